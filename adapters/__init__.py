@@ -1,0 +1,1 @@
+"""Other schedulers: what they say of a cluster, as a snapshot."""

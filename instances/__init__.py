@@ -1,0 +1,1 @@
+"""Example snapshots, generators and readers of public traces."""

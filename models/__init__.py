@@ -1,0 +1,87 @@
+"""What a cluster, a job, a queue, a policy and a plan are. No solver."""
+
+from trencadis.models.apply import PlanMismatchError, apply
+from trencadis.models.base import SCHEMA_VERSION
+from trencadis.models.cluster import (
+    Fabric,
+    FabricLevel,
+    GpuGroup,
+    Licence,
+    MigGpu,
+    MigInstance,
+    Node,
+    NvLink,
+    Taint,
+)
+from trencadis.models.faults import Fault, InvalidInputError
+from trencadis.models.jobs import (
+    ArrayRef,
+    Checkpoint,
+    Hold,
+    Job,
+    Request,
+    Segments,
+    Share,
+    TaskAllocation,
+    Toleration,
+    Topology,
+)
+from trencadis.models.load import load_plan, load_policy, load_snapshot
+from trencadis.models.plan import (
+    Metrics,
+    Pending,
+    Plan,
+    Proof,
+    StageProof,
+    Start,
+    Status,
+)
+from trencadis.models.policy import DemandEntry, Policy, Preemption, Tier
+from trencadis.models.queues import Limits, Qos, Queue, Quota
+from trencadis.models.snapshot import Snapshot
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ArrayRef",
+    "Checkpoint",
+    "DemandEntry",
+    "Fabric",
+    "FabricLevel",
+    "Fault",
+    "GpuGroup",
+    "Hold",
+    "InvalidInputError",
+    "Job",
+    "Licence",
+    "Limits",
+    "Metrics",
+    "MigGpu",
+    "MigInstance",
+    "Node",
+    "NvLink",
+    "Pending",
+    "Plan",
+    "PlanMismatchError",
+    "Policy",
+    "Preemption",
+    "Proof",
+    "Qos",
+    "Queue",
+    "Quota",
+    "Request",
+    "Segments",
+    "Share",
+    "Snapshot",
+    "StageProof",
+    "Start",
+    "Status",
+    "Taint",
+    "TaskAllocation",
+    "Tier",
+    "Toleration",
+    "Topology",
+    "apply",
+    "load_plan",
+    "load_policy",
+    "load_snapshot",
+]

@@ -1,0 +1,206 @@
+"""The plan: the difference from the snapshot, why the rest waits, and how good the plan is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from trencadis.models.base import SCHEMA_VERSION, Instant, Name, Record
+from trencadis.models.cluster import GpuIndex, MigInstance
+from trencadis.models.jobs import TaskAllocation
+
+
+class Status(StrEnum):
+    """How a stage, or the whole round, ended."""
+
+    OPTIMAL = "OPTIMAL"
+    """Objective and bound are equal."""
+    GAP = "GAP"
+    """Within the gap that was asked for."""
+    FEASIBLE = "FEASIBLE"
+    """All tried; a gap is left."""
+    TIME_LIMIT = "TIME_LIMIT"
+    INTERRUPTED = "INTERRUPTED"
+
+
+class Precondition(StrEnum):
+    """What must still be true when an action is carried out."""
+
+    JOB_PENDING = "job-pending"
+    JOB_RUNNING_THERE = "job-running-there"
+    GPUS_IDLE = "gpus-idle"
+    NODE_SCHEDULABLE = "node-schedulable"
+    CPU_MEMORY_FREE = "cpu-memory-free"
+
+
+START_PRECONDITIONS = (
+    Precondition.JOB_PENDING,
+    Precondition.NODE_SCHEDULABLE,
+    Precondition.GPUS_IDLE,
+    Precondition.CPU_MEMORY_FREE,
+)
+
+
+class Start(Record):
+    """Start a pending job."""
+
+    job: Name
+    at: Instant
+    allocation: tuple[TaskAllocation, ...]
+    """One entry per task."""
+    level: Name = "node"
+    """The finest level of the fabric with one domain that holds all tasks; `cluster` at worst."""
+    domain: str = ""
+    """That domain, as a path."""
+    waiting_saved: int = 0
+    """Weighted GPU-seconds of waiting that end."""
+    spread_cost: int = 0
+    """Weighted GPU-seconds lost to distance and slower GPUs."""
+    waits_for: tuple[Name, ...] = ()
+    """Victims whose GPUs it gets."""
+    preconditions: tuple[Precondition, ...] = START_PRECONDITIONS
+
+
+class Preempt(Record):
+    """Stop a running job gracefully."""
+
+    job: Name
+    at: Instant
+    gpus_free_at: Instant
+    makes_room_for: tuple[Name, ...] = ()
+    lost_gpu_seconds: int = 0
+    preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
+
+
+class Resize(Record):
+    """Give an elastic job more tasks, or fewer."""
+
+    job: Name
+    at: Instant
+    add: tuple[TaskAllocation, ...] = ()
+    remove: tuple[TaskAllocation, ...] = ()
+    preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
+
+
+class Move(Record):
+    """Checkpoint a running job and restart it elsewhere."""
+
+    job: Name
+    step: int
+    """Moves are carried out in ascending order."""
+    to: tuple[TaskAllocation, ...]
+    idle_gpu_seconds: int = 0
+    preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
+
+
+class Reconfigure(Record):
+    """Give a GPU another MIG layout."""
+
+    node: Name
+    gpu: GpuIndex
+    step: int
+    before: tuple[MigInstance, ...]
+    after: tuple[MigInstance, ...]
+
+
+class Reserve(Record):
+    """Keep GPUs for a job that can't start yet."""
+
+    job: Name
+    at: Instant
+    allocation: tuple[TaskAllocation, ...]
+
+
+class Pending(Record):
+    """Why a job waits."""
+
+    job: Name
+    code: str
+    """Machine-readable reason."""
+    sentence: str
+    evidence: dict[str, int | str] = Field(default_factory=dict)
+
+
+class StageProof(Record):
+    """How good the plan is in one stage, given what the stages before it achieved."""
+
+    name: Name
+    unit: Literal["milli-GPU", "weighted GPU-s", "GPU-s"]
+    objective: int
+    bound: int
+    """No plan that is as good in the earlier stages costs less."""
+    do_nothing: int
+    """What the stage costs if nothing starts."""
+    gap: float
+    status: Status
+    solve_s: float | None = None
+    """Wall time; absent in deterministic mode."""
+
+
+class Proof(Record):
+    """The proof of the whole plan."""
+
+    stages: tuple[StageProof, ...]
+    gap: float
+    """The largest gap of the stages that decide who starts (all but fragmentation)."""
+    status: Status
+    bound_scope: Literal["full", "restricted"] = "full"
+    """`full`: the bounds are about the problem; `restricted`: about `restricted_to`."""
+    restricted_to: str = ""
+
+
+class ModelCounts(Record):
+    """How GPUs of one model are used, before and after."""
+
+    gpus: int
+    """Healthy, on nodes that are up."""
+    used_before: int
+    used_after: int
+
+
+class Metrics(Record):
+    """The cluster in numbers, before and after the plan."""
+
+    gpus: int = 0
+    used_before: int = 0
+    used_after: int = 0
+    fragmentation_before_milli: int = 0
+    """Fragmentation rate F / idle, thousandths."""
+    fragmentation_after_milli: int = 0
+    pending_before: int = 0
+    started: int = 0
+    by_model: dict[Name, ModelCounts] = Field(default_factory=dict)
+
+
+class Made(Record):
+    """What made the plan, so that it can be made again."""
+
+    trencadis: str
+    ortools: str
+    seed: int
+    deterministic: bool
+    workers: int
+
+
+class Plan(Record):
+    """What to do until the next round."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    snapshot: str
+    """Fingerprint of the snapshot that it is for."""
+    now: Instant
+    starts: tuple[Start, ...] = ()
+    preempts: tuple[Preempt, ...] = ()
+    resizes: tuple[Resize, ...] = ()
+    moves: tuple[Move, ...] = ()
+    reconfigures: tuple[Reconfigure, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    metrics: Metrics = Metrics()
+    proof: Proof
+    warnings: tuple[str, ...] = ()
+    made: Made
+    timings_s: dict[str, float] | None = None
+    """Wall time by step; absent in deterministic mode."""

@@ -1,0 +1,1 @@
+"""The counting model: one module per family of rows."""
