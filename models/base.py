@@ -13,17 +13,26 @@ GPU_MILLI = 1_000
 """Milli-GPUs in one GPU."""
 
 MAX_COUNT = 1_000_000_000
-"""No count, MiB or milli-CPU of a snapshot may exceed this; keeps the solver's sums inside int64."""
+"""No count, MiB or milli-CPU of a snapshot exceeds this: the solver's sums stay inside int64."""
 
 
 class Record(BaseModel):
     """An immutable value of the schema; unknown fields are faults, not surprises."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=False,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
 
 
 def _to_utc_seconds(value: datetime) -> datetime:
-    return value.astimezone(UTC).replace(microsecond=0)
+    try:
+        return value.astimezone(UTC).replace(microsecond=0)
+    except OverflowError:
+        raise ValueError("in UTC this lies outside the years 1 to 9999") from None
 
 
 Name = Annotated[

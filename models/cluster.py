@@ -81,7 +81,7 @@ class Node(Record):
     """1,000 is healthy; below `policy.poor_health_milli` the node takes no large gang."""
     nvlink: NvLink = NvLink()
     fabric: tuple[Name, ...] = ()
-    """Place in the fabric: a domain name per level, widest first. Names may repeat in other branches."""
+    """Place in the fabric: a domain per level, widest first. Names may repeat in other branches."""
     mig: tuple[MigGpu, ...] = ()
     shareable: bool = False
     """Whether GPUs of this node may be shared by several jobs (MPS, time slicing, vGPU)."""

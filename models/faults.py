@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from pydantic import ValidationError
 
+from trencadis.models.base import Record
+
 MAX_LISTED = 20
+MAX_SHOWN = 60
+"""Characters of a foreign value or key that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +37,20 @@ class InvalidInputError(ValueError):
 
     def lines(self) -> list[str]:
         """A line per fault, at most twenty, then a count of the rest."""
-        lines = [str(fault) for fault in self.faults[:MAX_LISTED]]
-        rest = len(self.faults) - MAX_LISTED
-        if rest > 0:
-            lines.append(f"... and {rest} more faults")
-        return lines
+        return fault_lines(self.faults)
+
+
+class NoPlanError(Exception):
+    """No plan keeps the hard rules, not even the one that does nothing."""
+
+
+def fault_lines(faults: Sequence[Fault], noun: str = "fault") -> list[str]:
+    """A line per fault, at most twenty, then a count of the rest."""
+    lines = [str(fault) for fault in faults[:MAX_LISTED]]
+    rest = len(faults) - MAX_LISTED
+    if rest > 0:
+        lines.append(f"... and {rest} more {noun}{'s' if rest > 1 else ''}")
+    return lines
 
 
 def json_path(parts: Iterable[str | int]) -> str:
@@ -44,25 +59,71 @@ def json_path(parts: Iterable[str | int]) -> str:
     for part in parts:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part.replace("_", "").isalnum():
+        elif part.replace("_", "").isalnum() and len(part) <= MAX_SHOWN:
             text += f".{part}"
         else:
-            text += f"[{part!r}]"
+            text += f"[{shown(part)}]"
     return text
+
+
+def shown(value: object) -> str:
+    """The value as Python would write it, without control characters, cut where it is long."""
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
 def from_pydantic(error: ValidationError) -> list[Fault]:
     """Pydantic's findings as faults, a line each."""
     faults = []
     for entry in error.errors(include_url=False, include_context=False):
+        kind = entry["type"]
         message = entry["msg"].removeprefix("Value error, ")
         value = entry.get("input")
-        if entry["type"] == "extra_forbidden":
-            message = "unknown field"
-        elif entry["type"] == "missing":
+        location = entry["loc"]
+        if location and location[-1] == "[key]":
+            location = location[:-1]
+            message = f"as a key: {message}"
+        if kind == "extra_forbidden":
+            message = f"unknown field{_maybe(error.title, location)}"
+        elif kind == "missing":
             message = "required field is missing"
-        elif isinstance(value, str | int | float) and not entry["type"].startswith("json"):
-            shown = repr(value)
-            message += f" (got {shown if len(shown) <= 60 else shown[:57] + '...'})"
-        faults.append(Fault(json_path(entry["loc"]), " ".join(message.split())))
+        elif kind == "string_pattern_mismatch":
+            message = f"a name has no white space or control characters (got {shown(value)})"
+        elif isinstance(value, str | int | float) and not kind.startswith("json"):
+            message += f" (got {_number_or_text(value)})"
+        faults.append(Fault(json_path(location), " ".join(message.split())))
     return faults
+
+
+def _number_or_text(value: str | int | float) -> str:
+    """`shown`, but Python refuses to print integers of more than 4,300 digits."""
+    try:
+        return shown(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def _maybe(title: str, location: tuple[str | int, ...]) -> str:
+    """A field of the same record with nearly this name, as a hint."""
+    record = next((kind for kind in _records(Record) if kind.__name__ == title), None)
+    for part in location[:-1]:
+        if record is not None and part in record.model_fields:
+            record = _record_in(record.model_fields[str(part)].annotation)
+    if record is None:
+        return ""
+    near = difflib.get_close_matches(str(location[-1])[:MAX_SHOWN], record.model_fields, n=1)
+    return f". Maybe {near[0]}?" if near else ""
+
+
+def _records(kind: type[Record]) -> Iterator[type[Record]]:
+    for record in kind.__subclasses__():
+        yield record
+        yield from _records(record)
+
+
+def _record_in(annotation: object) -> type[Record] | None:
+    """The record of a field: `tuple[Node, ...]`, `Topology | None`."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return annotation if issubclass(annotation, Record) else None
+    found = (_record_in(inner) for inner in get_args(annotation))
+    return next((record for record in found if record is not None), None)

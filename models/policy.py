@@ -143,8 +143,9 @@ class Policy(Record):
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         names = [tier.name for tier in self.tiers]
-        if len(set(names)) != len(names):
-            raise ValueError("tier names must differ")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"tier names must differ; given twice: {', '.join(twice)}")
         if self.default_tier not in names:
             raise ValueError(f"default_tier {self.default_tier!r} is not one of the tiers {names}")
         levels = [self.slowdown(kind) for kind in (*self.slowdown_milli, "other")]

@@ -29,7 +29,7 @@ class Snapshot(Record):
     budget_use: BudgetUse = BudgetUse()
 
     def fingerprint(self) -> str:
-        """SHA-256 of the content; the order in which nodes, jobs or queues are listed is no part."""
+        """SHA-256 of the content; the order of the lists of nodes, jobs or queues is no part."""
         parts = self.model_dump(mode="json", exclude_defaults=True)
         for key in ("nodes", "queues", "qos", "licences", "jobs", "holds"):
             if key in parts:

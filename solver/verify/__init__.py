@@ -1,1 +1,60 @@
-"""Checks a plan against every rule, without the solver."""
+"""Checks a plan against every rule, without the solver.
+
+Everything here is worked out from snapshot and plan by itself: sizes, weights, costs, targets and
+stages, as `docs/problem.md` defines them. A rule is a function that yields violations; `RULES`
+lists them, and `verify` knows none of them by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trencadis.models import Plan, Snapshot, Start
+from trencadis.solver.verify import (
+    rule_claims,
+    rule_form,
+    rule_limits,
+    rule_nodes,
+    rule_topology,
+    rule_work_conserving,
+)
+from trencadis.solver.verify.facts import gather
+from trencadis.solver.verify.situation import situate
+from trencadis.solver.verify.stages import Stages, place_starts, states_after
+from trencadis.solver.verify.verdict import Verdict, Violation
+
+__all__ = ["Verdict", "Violation", "stage_values", "verify"]
+
+RULES = (
+    *rule_nodes.RULES,
+    *rule_topology.RULES,
+    *rule_limits.RULES,
+    *rule_work_conserving.RULES,
+    *rule_claims.RULES,
+)
+"""Rules about what a well-formed plan does."""
+
+
+def verify(snapshot: Snapshot, plan: Plan) -> Verdict:
+    """Every rule that the plan breaks, and what its stages cost.
+
+    The snapshot must be sound (`trencadis.models.check`). A plan whose form is broken
+    (`rule_form`) is not judged further.
+    """
+    situation = situate(snapshot)
+    broken = tuple(v for rule in rule_form.RULES for v in rule(situation, plan))
+    if broken:
+        return Verdict(broken)
+    facts = gather(situation, plan)
+    return Verdict(
+        tuple(violation for rule in RULES for violation in rule(facts, plan)),
+        dict(facts.objective),
+        dict(facts.do_nothing),
+    )
+
+
+def stage_values(snapshot: Snapshot, starts: Iterable[Start] = ()) -> dict[str, int]:
+    """Objective by stage, in order, if just these starts are made. Their form must be sound."""
+    situation = situate(snapshot)
+    placed = place_starts(situation, starts)
+    return Stages(situation).values(placed, states_after(situation, placed))

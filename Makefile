@@ -1,0 +1,49 @@
+# make demo: set up, solve an example, print the plan and write it to out/plan.json
+# make test: set up, then lint, types, arrows and tests
+# Needs Python 3.11 or newer, pip and make; another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test clean
+
+demo: $(VENV)/.run
+	@rm -rf build
+	@$(PIP) install --no-deps --no-build-isolation --force-reinstall .
+	@mkdir -p out
+	$(BIN)/trencadis solve instances/team_node.json -o out/plan.json
+	@echo "The plan is in out/plan.json."
+
+# Installed plainly, not editable: type checkers can't see through an editable install, and so the
+# tests see what users get.
+test: $(VENV)/.dev
+	@rm -rf build
+	@$(PIP) install --no-deps --no-build-isolation --force-reinstall .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p trencadis
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install "setuptools>=77"
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.made pyproject.toml
+	@rm -rf build
+	@echo "Installing into $(VENV)"
+	@$(PIP) install --no-build-isolation .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@rm -rf build
+	@echo "Installing into $(VENV)"
+	@$(PIP) install --no-build-isolation ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist out *.egg-info

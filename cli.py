@@ -1,0 +1,285 @@
+"""The command line: which command does what. Conventions and exit codes: README.md."""
+
+# ruff: noqa: PLC0415
+# Nothing but Typer is imported at the top: the schema and ortools take most of a second to load,
+# and `trencadis --help` must not wait for them.
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from trencadis.views import options as opt
+
+app = typer.Typer(
+    name="trencadis",
+    help="Exact, proven and explained placement for shared GPU clusters.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+imports = typer.Typer(
+    help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(imports, name="import")
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from trencadis import __version__
+
+        typer.echo(f"trencadis {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand == "solve":
+        from trencadis.views.settings import from_file
+
+        context.default_map = {"solve": from_file()}
+
+
+@app.command()
+def solve(
+    context: typer.Context,
+    snapshot: opt.SnapshotArg,
+    output: opt.PlanOut = None,
+    policy: opt.PolicyFile = None,
+    time_limit: opt.TimeLimit = None,
+    gap: opt.Gap = None,
+    workers: opt.Workers = 2,
+    deterministic: opt.Deterministic = False,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
+) -> None:
+    """Decide which job runs where, with a proof."""
+    from trencadis.views import io
+    from trencadis.views.interrupt import interruptible
+    from trencadis.views.outcome import Code, CommandError
+    from trencadis.views.plan import headline, plan_view
+    from trencadis.views.session import Session
+    from trencadis.views.snapshots import plan_text
+
+    io.writable(output)
+    snap = Session(context).snapshot(snapshot, policy)
+    from trencadis.solver.round import Options
+    from trencadis.solver.round import solve as solve_round
+
+    options = Options(
+        time_limit_s=time_limit, gap=gap, workers=workers, deterministic=deterministic, seed=seed
+    )
+    plan, interrupted = interruptible(
+        lambda stop: solve_round(snap, options, stop), f"Solving {len(snap.jobs)} jobs"
+    )
+    text = plan_text(plan)
+    if output is not None:
+        io.write(output, text)
+    if output == io.STANDARD:
+        io.tell(headline(plan))
+    elif json:
+        io.write(io.STANDARD, text)
+    else:
+        io.show(*plan_view(plan, snap))
+    if interrupted:
+        raise CommandError(Code.INTERRUPTED, "interrupted; this was the best plan so far")
+
+
+@app.command()
+def verify(
+    context: typer.Context, snapshot: opt.SnapshotArg, plan: opt.PlanArg, json: opt.Json = False
+) -> None:
+    """Check a plan without the solver."""
+    from trencadis.views import io
+    from trencadis.views.outcome import Code, CommandError
+    from trencadis.views.session import Session, dumps
+    from trencadis.views.verdict import verdict_record, verdict_view
+
+    snap, decided = Session(context).both(snapshot, plan)
+    from trencadis.solver.verify import verify as verify_plan
+
+    verdict = verify_plan(snap, decided)
+    if json:
+        io.write(io.STANDARD, dumps(verdict_record(verdict)))
+    else:
+        io.show(*verdict_view(verdict, decided))
+    if verdict.violations:
+        raise CommandError(Code.UNVERIFIED)
+
+
+@app.command()
+def apply(
+    context: typer.Context,
+    snapshot: opt.SnapshotArg,
+    plan: opt.PlanArg,
+    output: opt.SnapshotOut = "-",
+    json: opt.AlwaysJson = False,
+) -> None:
+    """Print the snapshot after a plan's actions."""
+    from trencadis.models import Fault, InvalidInputError, PlanMismatchError
+    from trencadis.models import apply as apply_plan
+    from trencadis.views import io
+    from trencadis.views.session import Session, deliver
+
+    io.writable(output)
+    snap, decided = Session(context).both(snapshot, plan)
+    with io.source_named(plan):
+        try:
+            following = apply_plan(snap, decided)
+        except PlanMismatchError as error:
+            raise InvalidInputError([Fault("$", str(error))]) from None
+    deliver(following, [], output, json)
+
+
+@app.command()
+def show(context: typer.Context, snapshot: opt.SnapshotArg, json: opt.Json = False) -> None:
+    """Draw the cluster: GPUs, what is free, queues."""
+    from trencadis.views import io
+    from trencadis.views.session import Session, dumps
+
+    snap = Session(context).snapshot(snapshot)
+    from trencadis.views.cluster import cluster_facts, cluster_record
+    from trencadis.views.drawing import cluster_view
+    from trencadis.views.queues import queue_records
+
+    facts = cluster_facts(snap)
+    queues = queue_records(facts.situation)
+    if json:
+        io.write(io.STANDARD, dumps(cluster_record(facts, queues)))
+    else:
+        io.show(*cluster_view(facts, queues))
+
+
+@app.command()
+def schema(kind: Literal["snapshot", "plan", "policy"], json: opt.AlwaysJson = False) -> None:  # noqa: ARG001
+    """Print a JSON Schema."""
+    from trencadis.models import Plan, Policy, Snapshot
+    from trencadis.views import io
+    from trencadis.views.session import dumps
+
+    record = {"snapshot": Snapshot, "plan": Plan, "policy": Policy}[kind]
+    io.write(io.STANDARD, dumps(record.model_json_schema()))
+
+
+@app.command()
+def init(
+    teams: opt.Teams,
+    directory: opt.Directory = Path(),
+    force: opt.Force = False,
+    json: opt.Json = False,
+) -> None:
+    """Write a commented policy and a first snapshot."""
+    from trencadis.views import io
+    from trencadis.views.session import dumps
+    from trencadis.views.starter import SNAPSHOT_FILE, write_starter
+
+    paths = [str(path) for path in write_starter(directory, teams, force)]
+    if json:
+        io.write(io.STANDARD, dumps({"written": paths}))
+    else:
+        io.show(*(f"wrote {io.clean(path)}" for path in paths))
+        io.tell(f"Next, in that directory: trencadis solve {SNAPSHOT_FILE}")
+
+
+@app.command()
+def generate(
+    nodes: opt.Nodes = 100,
+    pending: opt.Waiting = 200,
+    load: opt.Load = 0.7,
+    seed: int = 0,
+    queues: opt.Queues = 10,
+    gang_fraction: opt.GangFraction = 1 / 12,
+    output: opt.SnapshotOut = "-",
+    json: opt.AlwaysJson = False,
+) -> None:
+    """Make a synthetic cluster."""
+    from trencadis.views import io
+    from trencadis.views.session import deliver
+
+    io.writable(output)
+    from trencadis.instances.generate import generate as made
+
+    snapshot = made(nodes, pending, load, seed, queues, gang_fraction=gang_fraction)
+    deliver(snapshot, [], output, json)
+
+
+@imports.command("openb")
+def import_openb(
+    nodes_csv: opt.NodesCsv,
+    pods_csv: opt.PodsCsv,
+    running: opt.Running = 0,
+    pending: opt.NextPods = None,
+    seed: opt.Shuffle = None,
+    output: opt.SnapshotOut = "-",
+    json: opt.AlwaysJson = False,
+) -> None:
+    """Alibaba's GPU trace: CSVs of nodes and pods."""
+    from trencadis.views import io
+    from trencadis.views.session import deliver
+
+    io.writable(output)
+    from trencadis.instances.openb import read_openb
+
+    snapshot = read_openb(nodes_csv, pods_csv, running=running, pending=pending, seed=seed)
+    deliver(snapshot, [], output, json)
+
+
+@imports.command("slurm")
+def import_slurm(
+    context: typer.Context,
+    jobs: opt.JobsFile,
+    nodes: opt.NodesFile,
+    topology: opt.TopologyFile = None,
+    partitions: opt.PartitionsFile = None,
+    reservations: opt.ReservationsFile = None,
+    licenses: opt.LicensesFile = None,
+    queue_by: Annotated[
+        Literal["account", "partition"], typer.Option(help="What a queue stands for.")
+    ] = "account",
+    output: opt.SnapshotOut = "-",
+    json: opt.AlwaysJson = False,
+) -> None:
+    """What Slurm prints with --json."""
+    from trencadis.views import io
+    from trencadis.views.session import Session, deliver
+
+    io.writable(output)
+    read = Session(context).text
+    from trencadis.adapters.slurm import read_slurm
+
+    snapshot, warnings = read_slurm(
+        read(jobs),
+        read(nodes),
+        None if topology is None else read(topology),
+        partitions_json=None if partitions is None else read(partitions),
+        reservations_json=None if reservations is None else read(reservations),
+        licenses_json=None if licenses is None else read(licenses),
+        queue_by=queue_by,
+    )
+    deliver(snapshot, warnings, output, json)
+
+
+def main() -> None:
+    """The program `trencadis`: runs a command and exits with its code."""
+    texts: dict[str, str] = {}
+    try:
+        code = app(obj=texts, standalone_mode=False)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if callable(show_usage := getattr(error, "show", None)):  # Typer's own: wrong usage
+            show_usage()
+            sys.exit(2)
+        from trencadis.views.outcome import failed
+
+        code = failed(error, texts, sys.argv[1:])
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

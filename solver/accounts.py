@@ -1,0 +1,170 @@
+"""What each eligible job uses up: limits, licences, guarantees, lending. One account per rule."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trencadis.models import Job, Limits, Node, Snapshot
+from trencadis.models.units import job_units
+from trencadis.solver.capacity import running_model
+from trencadis.solver.worth import Values
+
+
+class Charge(NamedTuple):
+    """A job's amount on an account."""
+
+    account: int
+    amount: int
+    model: str
+    """Counts only on this GPU model; always where empty."""
+
+
+@dataclass(slots=True)
+class Account:
+    """A sum over started jobs that some rule bounds."""
+
+    key: tuple[str, ...]
+    used: int = 0
+    """By running and draining jobs."""
+    limit: int | None = None
+    """None: the account is only read, by guarantees or lending."""
+    asked: int = 0
+    """By all eligible jobs together."""
+
+    @property
+    def slack(self) -> int:
+        """How much may start; the limit may be overdrawn already."""
+        assert self.limit is not None
+        return max(0, self.limit - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """All accounts, and the charges by job name."""
+
+    accounts: tuple[Account, ...]
+    charges: Mapping[str, tuple[Charge, ...]]
+    index: Mapping[tuple[str, ...], int]
+
+
+@dataclass(slots=True)
+class _Ledger:
+    accounts: dict[tuple[str, ...], Account] = field(default_factory=dict)
+    lines: defaultdict[str, list[tuple[tuple[str, ...], int, str]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def charge(
+        self, job: Job, running: bool, on: str | None, key: tuple[str, ...], amount: int,
+        limit: int | None, model: str = "",
+    ) -> None:
+        if not amount:
+            return
+        account = self.accounts.setdefault(key, Account(key))
+        if limit is not None:
+            account.limit = limit if account.limit is None else min(account.limit, limit)
+        if running:
+            if not model or model == on:
+                account.used += amount
+        else:
+            account.asked += amount
+            self.lines[job.name].append((key, amount, model))
+
+
+def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Books:
+    """Opens the accounts. `read`: keys ('use', queue, model) that guarantees or lending need."""
+    ledger = _Ledger()
+    nodes = {node.name: node for node in snapshot.nodes}
+    qos = {entry.name: entry for entry in snapshot.qos}
+    pools = {
+        pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences
+    }
+    throttles: dict[str, int] = {}
+    for job in snapshot.jobs:
+        if job.array:
+            known = throttles.get(job.array.name, job.array.throttle)
+            throttles[job.array.name] = min(known, job.array.throttle)
+    for job in snapshot.jobs:
+        if not job.on_nodes and job.name not in worths.eligible:
+            continue
+        _post(ledger, job, nodes, worths, read)
+        running = job.on_nodes
+        on = running_model(job, nodes) if running else None
+        if job.qos is not None:
+            _limits(ledger, job, running, on, ("qos", job.qos), qos[job.qos].limit, worths)
+        for name in worths.tree.chain(job.queue):
+            limit = worths.tree.queues[name].limit
+            _limits(ledger, job, running, on, ("queue", name), limit, worths)
+        if job.array:
+            key = ("array", job.array.name)
+            ledger.charge(job, running, on, key, 1, throttles[job.array.name])
+        for name, amount in job.licences.items():
+            ledger.charge(job, running, on, ("licence", name), amount, pools[name])
+    return _close(ledger, worths)
+
+
+def _post(
+    ledger: _Ledger, job: Job, nodes: Mapping[str, Node], worths: Values,
+    read: set[tuple[str, ...]],
+) -> None:
+    units = job_units(job, worths.rates.unit)
+    on = running_model(job, nodes) if job.on_nodes else None
+    for name in worths.tree.chain(job.queue):
+        if ("use", name, "") in read:
+            ledger.charge(job, job.on_nodes, on, ("use", name, ""), units, None)
+        for model in _models_read(job, read, name):
+            ledger.charge(job, job.on_nodes, on, ("use", name, model), units, None, model)
+
+
+def _models_read(job: Job, read: set[tuple[str, ...]], queue: str) -> list[str]:
+    return sorted(
+        key[2]
+        for key in read
+        if key[1] == queue and key[2] and (not job.gpu_models or key[2] in job.gpu_models)
+    )
+
+
+def _limits(
+    ledger: _Ledger, job: Job, running: bool, on: str | None, owner: tuple[str, str],
+    limits: Limits, worths: Values,
+) -> None:
+    unit = worths.rates.unit
+    units = job_units(job, unit)
+    for quota, who in ((limits.quota, ""), (limits.quota_per_user, job.user)):
+        total = quota.total_milli()
+        if total is not None:
+            key = (*owner, "gpus", who)
+            ledger.charge(job, running, on, key, units, total * unit // 1_000)
+        for model, gpus in quota.by_model.items():
+            if running or not job.gpu_models or model in job.gpu_models:
+                key = (*owner, "model", model, who)
+                ledger.charge(job, running, on, key, units, gpus * unit, model)
+    for count, who in ((limits.jobs, ""), (limits.jobs_per_user, job.user)):
+        if count is not None:
+            ledger.charge(job, running, on, (*owner, "jobs", who), 1, count)
+
+
+def _close(ledger: _Ledger, worths: Values) -> Books:
+    """Leaves out limits that can't bind, so that they don't split classes."""
+    kept = [
+        account
+        for account in ledger.accounts.values()
+        if account.limit is None or account.asked > account.slack
+    ]
+    kept.sort(key=lambda account: account.key)
+    index = {account.key: i for i, account in enumerate(kept)}
+    charges = {
+        name: tuple(
+            sorted(
+                Charge(index[key], amount, model)
+                for key, amount, model in ledger.lines.get(name, ())
+                if key in index
+            )
+        )
+        for name in worths.eligible
+    }
+    return Books(tuple(kept), charges, index)
+

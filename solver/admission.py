@@ -1,0 +1,103 @@
+"""Which nodes a job may use at all: labels, taints, names, time left, health."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Job, Node, Snapshot, Taint, Toleration
+from trencadis.models.base import seconds
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether the toleration covers the taint."""
+    return (
+        toleration.key in (None, taint.key)
+        and toleration.value in (None, taint.value)
+        and toleration.effect in (None, taint.effect)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Nodes in columns: two nodes of one column are open to the same jobs."""
+
+    column: Mapping[str, int]
+    """By node name."""
+    masks: Mapping[str, int]
+    """By job name: bit c is set if the job may use nodes of column c."""
+
+
+def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) -> Admission:
+    """Sorts nodes into columns and tells each job its columns."""
+    policy = snapshot.policy
+    job_list, node_list = list(jobs), list(nodes)
+    selected = {key for job in job_list for key in job.node_selector}
+    named = {name for job in job_list for name in (*job.required_nodes, *job.excluded_nodes)}
+    ends = sorted({seconds(n.free_until) for n in node_list if n.free_until is not None})
+    now = seconds(snapshot.now)
+
+    def job_key(job: Job) -> Hashable:
+        end = None if job.runtime_seconds is None else now + job.runtime_seconds
+        late = len(ends) if end is None else sum(1 for e in ends if e < end)
+        large = job.minimum > 1 and job.minimum * job.request.gpus >= policy.large_gang_gpus
+        return (
+            tuple(sorted(job.node_selector.items())),
+            frozenset(job.excluded_nodes),
+            frozenset(job.required_nodes),
+            frozenset(job.tolerations),
+            late,
+            large,
+        )
+
+    def node_key(node: Node) -> Hashable:
+        return (
+            tuple((key, node.labels.get(key)) for key in sorted(selected)),
+            tuple(taint for taint in node.taints if taint.effect != "PreferNoSchedule"),
+            node.free_until,
+            node.health_score_milli < policy.poor_health_milli,
+            node.name if node.name in named else "",
+        )
+
+    job_keys: dict[Hashable, Job] = {}
+    key_of_job = {job.name: job_key(job) for job in job_list}
+    for job in job_list:
+        job_keys.setdefault(key_of_job[job.name], job)
+    node_keys: dict[Hashable, Node] = {}
+    key_of_node = {node.name: node_key(node) for node in node_list}
+    for node in node_list:
+        node_keys.setdefault(key_of_node[node.name], node)
+    verdicts = {
+        key: tuple(_admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
+                   for job in job_keys.values())
+        for key, node in node_keys.items()
+    }
+    columns = {verdict: i for i, verdict in enumerate(sorted(set(verdicts.values())))}
+    masks = {
+        key: sum(1 << c for verdict, c in columns.items() if verdict[i])
+        for i, key in enumerate(job_keys)
+    }
+    return Admission(
+        column={name: columns[verdicts[key]] for name, key in key_of_node.items()},
+        masks={name: masks[key] for name, key in key_of_job.items()},
+    )
+
+
+def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
+    if any(node.labels.get(key) != value for key, value in job.node_selector.items()):
+        return False
+    if node.name in job.excluded_nodes:
+        return False
+    if job.required_nodes and node.name not in job.required_nodes:
+        return False
+    for taint in node.taints:
+        if taint.effect == "PreferNoSchedule":
+            continue
+        if not any(tolerates(toleration, taint) for toleration in job.tolerations):
+            return False
+    if node.free_until is not None and (
+        job.runtime_seconds is None or now + job.runtime_seconds > seconds(node.free_until)
+    ):
+        return False
+    large = job.minimum > 1 and job.minimum * job.request.gpus >= large_gang
+    return not (large and node.health_score_milli < poor)

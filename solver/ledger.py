@@ -1,0 +1,194 @@
+"""What is left while jobs are being placed: idle GPUs, CPU and memory by node, limits by account."""
+
+from __future__ import annotations
+
+from collections import ChainMap, defaultdict
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+
+from trencadis.models import Job
+from trencadis.models.base import seconds
+from trencadis.solver.capacity import NodeState
+from trencadis.solver.demand import Need
+from trencadis.solver.model.lending import kept
+from trencadis.solver.model.order import pool_of, same_pool
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.room import fits
+from trencadis.solver.seats import seats
+
+Bundles = list[tuple[str, Need]]
+"""What a job puts where: (node, need)."""
+
+
+@dataclass(slots=True)
+class NodeLedger:
+    """One node as it fills up."""
+
+    state: NodeState
+    column: int
+    idle: dict[str, int]
+    """Idle GPUs by model."""
+    free: list[int]
+    taken: Bundles = field(default_factory=list)
+    """(job, need) in the order of arrival."""
+    closed: bool = False
+    """Taken by an exclusive job."""
+
+
+class Ledger:
+    """The nodes and the limits, as starts are entered."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        column = facts.admission.column
+        self.nodes = {
+            state.name: NodeLedger(
+                state,
+                column[state.name],
+                {model: len(indices) for model, indices in state.idle.items()},
+                list(state.free),
+            )
+            for state in facts.capacity.states
+        }
+        self.used = [0] * len(facts.books.accounts)
+        self.started: dict[str, tuple[str | None, Bundles]] = {}
+        """Job -> (model, bundles)."""
+        self.touched: list[str] = []
+        """Nodes in the order in which they changed."""
+        self._heads = _Heads(facts)
+        self._keeps = _keepers(facts)
+
+    def fits(self, need: Need, node: NodeLedger) -> int:
+        """How many of a need the node can still take."""
+        if node.closed or (need.exclusive and (node.taken or not node.state.vacant)):
+            return 0
+        if need.gpus > node.idle.get(need.model or "", 0) and need.gpus:
+            return 0
+        if not node.taken:
+            return fits(need, node.state, node.column)
+        idle = {model: tuple(range(count)) for model, count in node.idle.items()}
+        if need.linked and node.state.node.nvlink.kind == "links" and not node.state.counted:
+            idle = idle_after(node)
+        return fits(
+            need,
+            NodeState(
+                name=node.state.name,
+                node=node.state.node,
+                idle=idle,
+                counted=node.state.counted,
+                free=tuple(node.free),
+                vacant=node.state.vacant and not node.taken,
+            ),
+            node.column,
+        )
+
+    def take(self, job: str, need: Need, name: str) -> None:
+        """Puts one need of a job on a node."""
+        node = self.nodes[name]
+        node.taken.append((job, need))
+        if need.gpus:
+            node.idle[need.model or ""] -= need.gpus
+        for d, amount in enumerate(need.need):
+            node.free[d] -= amount
+        node.closed = node.closed or need.exclusive
+        self.touched.append(name)
+
+    def give_back(self, job: str, bundles: Bundles) -> None:
+        """Takes a job off its nodes again."""
+        for name, need in bundles:
+            node = self.nodes[name]
+            node.taken.remove((job, need))
+            if need.gpus:
+                node.idle[need.model or ""] += need.gpus
+            for d, amount in enumerate(need.need):
+                node.free[d] += amount
+            node.closed = any(other.exclusive for _, other in node.taken)
+            self.touched.append(name)
+
+    def may_start(self, jobs: Iterable[tuple[Job, str | None]]) -> bool:
+        """Whether limits, lending and order let these jobs start together on these models."""
+        members = list(jobs)
+        extra: defaultdict[int, int] = defaultdict(int)
+        for job, model in members:
+            for charge in self.facts.books.charges[job.name]:
+                if not charge.model or charge.model == model:
+                    extra[charge.account] += charge.amount
+        for index, amount in extra.items():
+            account = self.facts.books.accounts[index]
+            if account.limit is not None and self.used[index] + amount > account.slack:
+                return False
+        together = ChainMap(self.started, {job.name: (None, []) for job, _ in members})
+        if not all(self._heads.open(job, together) for job, _ in members):
+            return False
+        return all(self._lends(model, extra) for model in self._keeps)
+
+    def start(self, job: Job, model: str | None, bundles: Bundles) -> None:
+        """Enters a start whose needs have been taken."""
+        self.started[job.name] = (model, bundles)
+        for charge in self.facts.books.charges[job.name]:
+            if not charge.model or charge.model == model:
+                self.used[charge.account] += charge.amount
+
+    def _lends(self, model: str, extra: dict[int, int]) -> bool:
+        facts = self.facts
+        tree, unit = facts.values.tree, facts.values.rates.unit
+        now: dict[str, int] = {}
+        before: dict[str, int] = {}
+        for name in tree.upwards():
+            keeps = kept(tree.queues[name], model, unit)
+            if tree.is_leaf(name):
+                index = facts.books.index.get(("use", name, model))
+                had = 0 if index is None else facts.books.accounts[index].used
+                more = 0 if index is None else self.used[index] + extra.get(index, 0)
+                before[name], now[name] = max(keeps, had), max(keeps, had + more)
+            else:
+                children = tree.children[name]
+                before[name] = max(keeps, sum(before[child] for child in children))
+                now[name] = max(keeps, sum(now[child] for child in children))
+        roots = tree.children.get(None, ())
+        gpus = facts.capacity.gpus_by_model.get(model, 0) if model else facts.capacity.gpus
+        most = max(gpus * unit, sum(before[name] for name in roots))
+        return sum(now[name] for name in roots) <= most
+
+
+def _keepers(facts: Facts) -> list[str]:
+    """Models ('' for all GPUs) of which some queue keeps a part for itself."""
+    queues, unit = facts.values.tree.queues.values(), facts.values.rates.unit
+    models = {""}
+    for queue in queues:
+        if queue.lending_limit is not None:
+            models |= set(queue.lending_limit.by_model)
+    return sorted(m for m in models if any(kept(queue, m, unit) for queue in queues))
+
+
+class _Heads:
+    """Who must have started before a job of a strict_fifo queue may."""
+
+    def __init__(self, facts: Facts) -> None:
+        values = facts.values
+        self.ahead: defaultdict[str, list[tuple[tuple[int, int], Job]]] = defaultdict(list)
+        self.rank: dict[str, tuple[int, int]] = {}
+        for job in values.eligible.values():
+            if values.tree.queues[job.queue].order == "strict_fifo":
+                rank = (values.worth[job.name].tier, seconds(job.submit))
+                self.rank[job.name] = rank
+                if facts.can_run[job.name]:
+                    self.ahead[job.queue].append((rank, job))
+        for jobs in self.ahead.values():
+            jobs.sort(key=lambda entry: entry[0])
+
+    def open(self, job: Job, started: Container[str]) -> bool:
+        """Whether all jobs ahead of it in its pool have started."""
+        if job.name not in self.rank:
+            return True
+        for rank, other in self.ahead[job.queue]:
+            if rank >= self.rank[job.name]:
+                return True
+            if other.name not in started and same_pool(pool_of(other), pool_of(job)):
+                return False
+        return True
+
+
+def idle_after(node: NodeLedger) -> dict[str, tuple[int, ...]]:
+    """Idle GPU indices of a node with explicit links after what it has taken."""
+    return seats(node.state, [need for _, need in node.taken]).left

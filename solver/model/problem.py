@@ -1,0 +1,133 @@
+"""Everything a round knows before it builds the model: one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Job, Snapshot
+from trencadis.solver.accounts import Books, books
+from trencadis.solver.admission import Admission, admission
+from trencadis.solver.capacity import Capacity, capacity
+from trencadis.solver.demand import Demand, ShapeMaker, demand
+from trencadis.solver.fabric import Tree, tree
+from trencadis.solver.fragmentation import Profile, profile
+from trencadis.solver.room import Room, room_of
+from trencadis.solver.supply import Supply, supply
+from trencadis.solver.targets import Target, targets
+from trencadis.solver.worth import Values, values
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Where the model begins to approximate; the bounds stay valid at any setting."""
+
+    segments: int = 6
+    """Linear pieces for the weights of a job class."""
+    patterns: int = 3_000
+    """Patterns of a bin type; above, the class is pooled."""
+    splits: int = 4
+    """Rebuilds with classes split, where counts could not be placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The snapshot, read: what doesn't change when classes are split."""
+
+    snapshot: Snapshot
+    capacity: Capacity
+    values: Values
+    fabric: Tree
+    admission: Admission
+    profile: Profile
+    books: Books
+    targets: tuple[Target, ...]
+    can_run: Mapping[str, frozenset[str | None]]
+    """GPU models (None: no GPU) on which each eligible job could run on the empty cluster."""
+    maker: ShapeMaker
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The facts in classes."""
+
+    facts: Facts
+    demand: Demand
+    supply: Supply
+    thresholds: Thresholds
+
+
+def facts(snapshot: Snapshot) -> Facts:
+    """Reads a snapshot."""
+    cap = capacity(snapshot)
+    worths = values(snapshot, cap)
+    fabric = tree(snapshot)
+    up = [node for node in snapshot.nodes if not node.down and not node.cordoned]
+    admitted = admission(snapshot, worths.eligible.values(), up)
+    maker = ShapeMaker(snapshot, cap, worths.rates, fabric, admitted)
+    can_run = _can_run(worths, maker, room_of(cap.empty, admitted.column, fabric))
+    short = targets(snapshot, worths, can_run)
+    return Facts(
+        snapshot=snapshot,
+        capacity=cap,
+        values=worths,
+        fabric=fabric,
+        admission=admitted,
+        profile=profile(snapshot, cap.resources),
+        books=books(snapshot, worths, _read_accounts(snapshot, short)),
+        targets=tuple(short),
+        can_run=can_run,
+        maker=maker,
+    )
+
+
+def classify(
+    read: Facts, thresholds: Thresholds, split: frozenset[str], singled: frozenset[str]
+) -> Problem:
+    """Sorts jobs and nodes into classes. `split`, `singled`: jobs and nodes to keep by themselves."""
+    queues = read.values.tree.queues
+
+    def alone(job: Job) -> bool:
+        return queues[job.queue].order == "strict_fifo"
+
+    wanted = demand(
+        read.snapshot, read.values, read.maker, read.books.charges, split, alone
+    )
+    have = supply(
+        read.capacity,
+        wanted,
+        read.admission,
+        read.fabric,
+        read.profile,
+        thresholds.patterns,
+        singled,
+    )
+    return Problem(read, wanted, have, thresholds)
+
+
+def _can_run(
+    worths: Values, maker: ShapeMaker, empty: Room
+) -> dict[str, frozenset[str | None]]:
+    known: dict[tuple[object, ...], frozenset[str | None]] = {}
+    found: dict[str, frozenset[str | None]] = {}
+    for job in worths.eligible.values():
+        key = maker.place_key(job)
+        if key not in known:
+            shape = maker.shape(job, 0, 1, "")
+            known[key] = frozenset(
+                alt.way.need.model for alt in shape.alternatives if empty.takes(job, alt.way)
+            )
+        found[job.name] = known[key]
+    return found
+
+
+def _read_accounts(snapshot: Snapshot, short: list[Target]) -> set[tuple[str, ...]]:
+    read = {("use", target.queue, target.model) for target in short}
+    for queue in snapshot.queues:
+        if queue.lending_limit is not None:
+            leaves = {q.name for q in snapshot.queues} - {q.parent for q in snapshot.queues}
+            models = set(queue.lending_limit.by_model) & set(queue.guarantee.by_model)
+            if queue.lending_limit.total_milli() is not None:
+                models.add("")
+            read |= {("use", leaf, model) for leaf in leaves for model in models}
+    return read

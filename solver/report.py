@@ -1,0 +1,267 @@
+"""From placed jobs to a plan: starts with indices, reasons, metrics and the proof."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Job, Metrics, Node, Plan, Proof, StageProof, Start, Status
+from trencadis.models import TaskAllocation
+from trencadis.models.plan import Made, ModelCounts
+from trencadis.solver.capacity import NodeState
+from trencadis.solver.demand import Need, Shape
+from trencadis.solver.explain.reasons import reasons
+from trencadis.solver.ledger import Ledger
+from trencadis.solver.model.problem import Facts, Problem
+from trencadis.solver.room import room_of
+from trencadis.solver.score import (
+    Left,
+    Placement,
+    fragmentation,
+    leftovers,
+    running_spread,
+    score,
+)
+from trencadis.solver.search import Solution
+from trencadis.solver.seats import seats
+from trencadis.solver.spread import spread_cost
+from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A finished search with everything placed."""
+
+    problem: Problem
+    ledger: Ledger
+    solution: Solution
+    shape_of: Mapping[str, Shape]
+
+
+def make_plan(
+    facts: Facts,
+    outcome: Round,
+    made: Made,
+    warnings: tuple[str, ...],
+    gap: float,
+    interrupted: bool,
+    timed_out: bool,
+    timed: bool,
+) -> Plan:
+    """The plan of a round."""
+    snapshot = facts.snapshot
+    nodes = {node.name: node for node in snapshot.nodes}
+    placements = seat_all(facts, outcome.ledger, nodes)
+    constants = running_spread(facts, nodes)
+    before = leftovers(facts, {})
+    after = leftovers(facts, placements)
+    frag_before, frag_after = fragmentation(facts, before), fragmentation(facts, after)
+    nothing = score(facts, {}, constants, frag_before)
+    achieved = score(facts, placements, constants, frag_after)
+    stages = _stages(
+        facts, outcome.solution, constants, nothing, achieved, gap, interrupted, timed_out, timed
+    )
+    room = room_of(
+        [_state_after(state, after[state.name]) for state in facts.capacity.states],
+        facts.admission.column,
+        facts.fabric,
+    )
+    deciding = [stage for stage in stages if stage.name != FRAGMENTATION]
+    return Plan(
+        snapshot=snapshot.fingerprint(),
+        now=snapshot.now,
+        starts=tuple(
+            _start(facts, placements[name]) for name in sorted(placements)
+        ),
+        pending=reasons(facts, outcome.ledger, outcome.shape_of, room),
+        metrics=_metrics(facts, before, after, frag_before, frag_after, placements, nodes),
+        proof=Proof(
+            stages=tuple(stages),
+            gap=max((stage.gap for stage in deciding), default=0.0),
+            status=_worst([stage.status for stage in stages]),
+        ),
+        warnings=warnings,
+        made=made,
+    )
+
+
+def seat_all(
+    facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]
+) -> dict[str, Placement]:
+    """Gives every started task its GPU indices."""
+    tasks: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
+    for name, node in ledger.nodes.items():
+        if not node.taken:
+            continue
+        taken = sorted(node.taken, key=lambda entry: (-entry[1].gpus, entry[0]))
+        seated = seats(node.state, [need for _, need in taken], _ranker(facts, node.state, taken))
+        for (job, _), sets in zip(taken, seated.sets, strict=True):
+            tasks[job].extend(TaskAllocation(node=name, gpus=gpus) for gpus in sets)
+    eligible = facts.values.eligible
+    placements: dict[str, Placement] = {}
+    for name, (model, _) in ledger.started.items():
+        where = tuple(sorted(tasks[name], key=lambda task: (task.node, task.gpus or ())))
+        placements[name] = Placement(
+            job=eligible[name],
+            model=model,
+            tasks=where,
+            spread=spread_cost(facts, eligible[name], where, model, nodes),
+            depth=facts.fabric.common_depth(task.node for task in where),
+        )
+    return placements
+
+
+def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]):
+    """Ranks leftovers of a node with explicit NVLink by their fragmentation."""
+    free = tuple(
+        have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free)
+    )
+
+    def rank(masks: dict[str, int]) -> int:
+        left = {m: tuple(i for i in state.idle[m] if mask >> i & 1) for m, mask in masks.items()}
+        only = Left(left, free, exclusive=False)
+        return sum(_fragmentation_of(facts, state, only).values())
+
+    return rank
+
+
+def _fragmentation_of(facts: Facts, state: NodeState, left: Left) -> dict[str, int]:
+    return fragmentation(facts, {state.name: left}, (state,))
+
+
+def _start(facts: Facts, placement: Placement) -> Start:
+    fabric = facts.fabric
+    where = [task.node for task in placement.tasks]
+    return Start(
+        job=placement.job.name,
+        at=facts.snapshot.now,
+        allocation=placement.tasks,
+        level=fabric.names[placement.depth],
+        domain=fabric.domain_name(where, placement.depth),
+        waiting_saved=facts.values.worth[placement.job.name].wait,
+        spread_cost=placement.spread,
+    )
+
+
+def _state_after(state: NodeState, left: Left) -> NodeState:
+    return NodeState(
+        name=state.name,
+        node=state.node,
+        idle={} if left.exclusive else {m: gpus for m, gpus in left.idle.items() if gpus},
+        counted=state.counted,
+        free=tuple(0 for _ in left.free) if left.exclusive else left.free,
+        vacant=state.vacant and left.free == state.free and left.idle == state.idle,
+    )
+
+
+def _stages(
+    facts: Facts,
+    solution: Solution,
+    constants: list[int],
+    nothing: dict[str, int],
+    achieved: dict[str, int],
+    gap: float,
+    interrupted: bool,
+    timed_out: bool,
+    timed: bool,
+) -> list[StageProof]:
+    found = []
+    tiers = [tier.name for tier in facts.snapshot.policy.tiers]
+    for stage in solution.stages:
+        if stage.name not in achieved:
+            continue
+        bound = stage.bound
+        if stage.name in (GUARANTEE, GUARANTEE_PARENTS):
+            bound = bound * 1_000 // facts.values.rates.unit
+        elif stage.name == "wait":
+            bound += sum(constants)
+        elif stage.name != FRAGMENTATION:
+            bound += constants[tiers.index(stage.name.removeprefix("tier:"))]
+        objective = achieved[stage.name]
+        bound = min(bound, objective)
+        room = nothing[stage.name] - bound
+        share = (objective - bound) / room if room else 0.0
+        if objective == bound:
+            status = Status.OPTIMAL
+        elif interrupted:
+            status = Status.INTERRUPTED
+        elif share <= gap:
+            status = Status.GAP
+        else:
+            status = Status.TIME_LIMIT if timed_out else Status.FEASIBLE
+        found.append(
+            StageProof(
+                name=stage.name,
+                unit=unit_of(stage.name),
+                objective=objective,
+                bound=bound,
+                do_nothing=nothing[stage.name],
+                gap=share,
+                status=status,
+                solve_s=round(stage.seconds, 3) if timed else None,
+            )
+        )
+    return found
+
+
+def _worst(statuses: list[Status]) -> Status:
+    order = [
+        Status.INTERRUPTED, Status.TIME_LIMIT, Status.FEASIBLE, Status.GAP, Status.OPTIMAL,
+    ]
+    return min(statuses, key=order.index, default=Status.OPTIMAL)
+
+
+def _metrics(
+    facts: Facts,
+    before: Mapping[str, Left],
+    after: Mapping[str, Left],
+    frag_before: Mapping[str, int],
+    frag_after: Mapping[str, int],
+    placements: Mapping[str, Placement],
+    nodes: Mapping[str, Node],
+) -> Metrics:
+    horizon = facts.values.rates.horizon
+    idle = [
+        sum(len(gpus) for rest in left.values() if not rest.exclusive for gpus in rest.idle.values())
+        for left in (before, after)
+    ]
+    elsewhere = facts.capacity.idle_elsewhere
+    total = sum(facts.capacity.gpus_by_model.values())
+    rates = [
+        1_000 * sum(frag.values()) // (horizon * count) if count else 0
+        for frag, count in zip((frag_before, frag_after), idle, strict=True)
+    ]
+    gained = sum(p.job.request.gpus * len(p.tasks) for p in placements.values())
+    used_before = total - idle[0] - elsewhere
+    return Metrics(
+        gpus=total,
+        used_before=used_before,
+        used_after=used_before + gained,
+        fragmentation_before_milli=rates[0],
+        fragmentation_after_milli=rates[1],
+        pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
+        started=len(placements),
+        by_model=_by_model(facts, placements, nodes),
+    )
+
+
+def _by_model(
+    facts: Facts, placements: Mapping[str, Placement], nodes: Mapping[str, Node]
+) -> dict[str, ModelCounts]:
+    idle: defaultdict[str, int] = defaultdict(int)
+    for state in facts.capacity.states:
+        for model, gpus in state.idle.items():
+            idle[model] += len(gpus)
+    gained: defaultdict[str, int] = defaultdict(int)
+    for placement in placements.values():
+        if placement.model is not None:
+            gained[placement.model] += placement.job.request.gpus * len(placement.tasks)
+    return {
+        model: ModelCounts(
+            gpus=count,
+            used_before=count - idle[model],
+            used_after=count - idle[model] + gained[model],
+        )
+        for model, count in facts.capacity.gpus_by_model.items()
+    }

@@ -1,0 +1,118 @@
+"""How many tasks fit where: capacity of nodes and domains for one kind of task, exactly."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trencadis.models import Job
+from trencadis.solver.capacity import NodeState
+from trencadis.solver.demand import Need, Way
+from trencadis.solver.fabric import Domain, Tree
+from trencadis.solver.gpus import LinkGraph, subsets
+from trencadis.solver.supply import bin_graph
+
+UNBOUNDED = 1_000_000_000
+
+
+@lru_cache(maxsize=65_536)
+def _linked_sets(graph: LinkGraph, mask: int, size: int) -> int:
+    """The most disjoint sets of `size` linked GPUs within the mask."""
+    if mask.bit_count() < size:
+        return 0
+    best = 0
+    low = mask & -mask
+    for rest in subsets(mask ^ low, size - 1):
+        if graph.linked(low | rest):
+            best = max(best, 1 + _linked_sets(graph, graph.canonical(mask ^ low ^ rest), size))
+            if best == mask.bit_count() // size:
+                return best
+    return max(best, _linked_sets(graph, graph.canonical(mask ^ low), size))
+
+
+def fits(need: Need, state: NodeState, column: int) -> int:
+    """How many of a need the node can take now."""
+    if not need.columns >> column & 1 or (need.exclusive and not state.vacant):
+        return 0
+    most = need.cap or UNBOUNDED
+    for want, have in zip(need.need, state.free, strict=True):
+        if want:
+            most = min(most, have // want)
+    if not need.gpus or most == 0:
+        return most
+    idle = state.idle.get(need.model or "", ())
+    most = min(most, len(idle) // need.gpus)
+    if most and need.linked and state.node.nvlink.kind != "nvswitch":
+        graph = None if state.counted else bin_graph(state.node)
+        if graph is None:
+            return 0
+        size = need.gpus // need.sets
+        sets = _linked_sets(graph, graph.canonical(sum(1 << i for i in idle)), size)
+        most = min(most, sets // need.sets)
+    return most
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Nodes in groups of equals, to ask quickly how many of a need fit where."""
+
+    fabric: Tree
+    groups: tuple[tuple[NodeState, int, Mapping[Domain, int]], ...]
+    """(a node of the group, its column, number of nodes by padded path)."""
+
+    def by_domain(self, need: Need, depth: int, cap: int = 0) -> dict[Domain, int]:
+        """How many of a need each domain of a depth can take; at most `cap` a node, if given."""
+        room: defaultdict[Domain, int] = defaultdict(int)
+        for state, column, paths in self.groups:
+            number = fits(need, state, column)
+            if cap:
+                number = min(number, cap)
+            if number:
+                for path, nodes in paths.items():
+                    room[path[:depth]] += number * nodes
+        return dict(room)
+
+    def most_on_a_node(self, need: Need) -> int:
+        """The most of a need that one node can take."""
+        return max((fits(need, state, column) for state, column, _ in self.groups), default=0)
+
+    def takes(self, job: Job, way: Way) -> bool:
+        """Whether a whole job can go this way."""
+        cap = 0
+        if job.max_tasks_per_node is not None:
+            cap = max(1, job.max_tasks_per_node // way.need.sets)
+        if way.depth > self.fabric.depth:
+            return self.most_on_a_node(way.need) > 0
+        fine = way.segment_depth if way.segment else way.depth
+        room = self.by_domain(way.need, fine, cap)
+        if not way.segment:
+            return any(number >= way.count for number in room.values())
+        segments: defaultdict[Domain, int] = defaultdict(int)
+        for domain, number in room.items():
+            segments[domain[: way.depth]] += number // way.segment
+        return any(number >= way.count // way.segment for number in segments.values())
+
+
+def room_of(states: Iterable[NodeState], column: Mapping[str, int], fabric: Tree) -> Room:
+    """Groups nodes that are alike but for their place."""
+    groups: dict[Hashable, tuple[NodeState, int, Counter[Domain]]] = {}
+    for state in states:
+        key = (
+            column[state.name],
+            tuple(state.idle.items()) if state.node.nvlink.links else state_counts(state),
+            state.node.nvlink,
+            state.counted,
+            state.free,
+            state.vacant,
+        )
+        if key not in groups:
+            groups[key] = (state, column[state.name], Counter())
+        groups[key][2][fabric.path[state.name]] += 1
+    return Room(fabric, tuple(groups.values()))
+
+
+def state_counts(state: NodeState) -> tuple[tuple[str, int], ...]:
+    """Idle GPUs by model, as numbers."""
+    return tuple((model, len(indices)) for model, indices in state.idle.items())

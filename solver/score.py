@@ -1,0 +1,152 @@
+"""What a set of starts costs, stage by stage: the solver's own reckoning, from names not counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trencadis.models import Job, Node, TaskAllocation
+from trencadis.models.units import job_units
+from trencadis.solver.capacity import NodeState, running_model, vector
+from trencadis.solver.gpus import subsets
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.spread import spread_cost
+from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
+from trencadis.solver.supply import bin_graph
+from trencadis.solver.worth import tier_of
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a started job's tasks are."""
+
+    job: Job
+    model: str | None
+    tasks: tuple[TaskAllocation, ...]
+    spread: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a node has left."""
+
+    idle: Mapping[str, tuple[int, ...]]
+    free: tuple[int, ...]
+    exclusive: bool
+
+
+def running_spread(facts: Facts, nodes: Mapping[str, Node]) -> list[int]:
+    """Spread of what runs already, by tier: a constant of each stage."""
+    total = [0] * len(facts.snapshot.policy.tiers)
+    for job in facts.snapshot.jobs:
+        if job.on_nodes:
+            model = running_model(job, nodes)
+            cost = spread_cost(facts, job, job.allocation, model, nodes)
+            total[tier_of(facts.snapshot, job)] += cost
+    return total
+
+
+def leftovers(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, Left]:
+    """What every node that takes work has left after the starts."""
+    arrived: defaultdict[str, list[tuple[Placement, TaskAllocation]]] = defaultdict(list)
+    for placement in placements.values():
+        for task in placement.tasks:
+            arrived[task.node].append((placement, task))
+    left: dict[str, Left] = {}
+    for state in facts.capacity.states:
+        tasks = arrived.get(state.name)
+        if tasks is None:
+            left[state.name] = Left(state.idle, state.free, exclusive=False)
+        else:
+            left[state.name] = _after(facts, state, tasks)
+    return left
+
+
+def _after(
+    facts: Facts, state: NodeState, tasks: list[tuple[Placement, TaskAllocation]]
+) -> Left:
+    idle = {model: list(indices) for model, indices in state.idle.items()}
+    free = list(state.free)
+    for placement, task in tasks:
+        for d, amount in enumerate(vector(placement.job, facts.capacity.resources)):
+            free[d] -= amount
+        if placement.job.request.gpus:
+            pool = idle[placement.model or ""]
+            if task.gpus is None:
+                del pool[: placement.job.request.gpus]
+            else:
+                idle[placement.model or ""] = [i for i in pool if i not in task.gpus]
+    return Left(
+        {model: tuple(pool) for model, pool in idle.items()},
+        tuple(free),
+        exclusive=any(placement.job.exclusive for placement, _ in tasks),
+    )
+
+
+def fragmentation(
+    facts: Facts, left: Mapping[str, Left], states: Sequence[NodeState] | None = None
+) -> dict[str, int]:
+    """F of each node, GPU-seconds; nodes that are full or exclusive have none."""
+    found: dict[str, int] = {}
+    known: dict[object, int] = {}
+    for state in facts.capacity.states if states is None else states:
+        rest = left[state.name]
+        if rest.exclusive or not any(rest.idle.values()):
+            continue
+        graph = None if state.counted else bin_graph(state.node)
+        masks = {m: sum(1 << i for i in indices) for m, indices in rest.idle.items()}
+        nvswitch = state.node.nvlink.kind == "nvswitch"
+        counts = {model: len(indices) for model, indices in rest.idle.items()}
+        key = (tuple(counts.items()), rest.free, graph, tuple(masks.items()) if graph else nvswitch)
+        if key not in known:
+
+            def can_link(
+                model: str, n: int, graph=graph, masks=masks, nvswitch=nvswitch
+            ) -> bool:
+                if graph is None:
+                    return nvswitch
+                return any(graph.linked(part) for part in subsets(masks[model], n))
+
+            known[key] = facts.profile.cost(counts, rest.free, can_link)
+        found[state.name] = known[key]
+    return found
+
+
+def score(
+    facts: Facts,
+    placements: Mapping[str, Placement],
+    constants: list[int],
+    fragments: Mapping[str, int],
+) -> dict[str, int]:
+    """Objective by stage, in order. `constants`: spread of what runs, by tier."""
+    unit = facts.values.rates.unit
+    gained: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for placement in placements.values():
+        for queue in facts.values.tree.chain(placement.job.queue):
+            units = job_units(placement.job, unit)
+            gained[(queue, "")] += units
+            gained[(queue, placement.model or "-")] += units
+    short = {True: 0, False: 0}
+    for target in facts.targets:
+        short[target.leaf] += max(0, target.missing - gained[(target.queue, target.model)])
+    stages = {
+        GUARANTEE: short[True] * 1_000 // unit,
+        GUARANTEE_PARENTS: short[False] * 1_000 // unit,
+    }
+    by_tier = list(constants)
+    for name, worth in facts.values.worth.items():
+        placed = placements.get(name)
+        by_tier[worth.tier] += worth.wait if placed is None else placed.spread
+    names = wait_stages(facts.snapshot)
+    if len(names) == 1:
+        stages[names[0]] = sum(by_tier)
+    else:
+        stages.update(zip(names, by_tier, strict=True))
+    if not facts.profile.off:
+        if facts.profile.weight_milli is None:
+            stages[FRAGMENTATION] = sum(fragments.values())
+        else:
+            stages[names[-1]] += sum(facts.profile.weighted(f) for f in fragments.values())
+    return stages

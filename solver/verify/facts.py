@@ -1,0 +1,73 @@
+"""All that the rules look at, worked out once from snapshot and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Plan, TaskAllocation
+from trencadis.solver.verify.ledger import Ledger, Row
+from trencadis.solver.verify.lending import Lending
+from trencadis.solver.verify.order import Order
+from trencadis.solver.verify.situation import Placed, Situation
+from trencadis.solver.verify.situation import Row as QueueRow
+from trencadis.solver.verify.stages import Stages, place_starts, states_after
+from trencadis.solver.verify.supply import NodeState
+from trencadis.solver.verify.targets import in_use
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A snapshot and a plan for it whose form is sound."""
+
+    situation: Situation
+    starts: tuple[Placed, ...]
+    started: frozenset[str]
+    by_node: Mapping[str, tuple[tuple[Placed, TaskAllocation], ...]]
+    """Tasks that start on each node."""
+    states: Mapping[str, NodeState]
+    """Nodes after the starts."""
+    stages: Stages
+    ledger: Ledger
+    used: Mapping[Row, int]
+    """What is in use under each limit after the starts."""
+    lending: Lending
+    in_use: Mapping[QueueRow, int]
+    """Quota units in use by each subtree after the starts."""
+    order: Order
+    blocked: Mapping[str, str]
+    """Jobs that their strict queue holds back -> the job before them."""
+    objective: Mapping[str, int]
+    do_nothing: Mapping[str, int]
+
+
+def gather(situation: Situation, plan: Plan) -> Facts:
+    """The facts of this plan."""
+    starts = place_starts(situation, plan.starts)
+    started = frozenset(entry.job.name for entry in starts)
+    states = states_after(situation, starts)
+    stages, ledger = Stages(situation), Ledger(situation)
+    by_node: dict[str, list[tuple[Placed, TaskAllocation]]] = {}
+    used = dict(ledger.before)
+    for entry in starts:
+        for task in entry.tasks:
+            by_node.setdefault(task.node, []).append((entry, task))
+        for row, amount in ledger.charges_of(entry):
+            used[row] = used.get(row, 0) + amount
+    order = Order(situation, stages.targets)
+    return Facts(
+        situation=situation,
+        starts=starts,
+        started=started,
+        by_node={name: tuple(tasks) for name, tasks in by_node.items()},
+        states=states,
+        stages=stages,
+        ledger=ledger,
+        used=used,
+        lending=Lending(situation),
+        in_use=in_use(situation, starts),
+        order=order,
+        blocked=order.blocked(started),
+        objective=stages.values(starts, states),
+        do_nothing=stages.values((), situation.states),
+    )

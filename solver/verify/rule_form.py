@@ -1,0 +1,97 @@
+"""Whether the plan is for this snapshot and well formed: jobs, instants, tasks, nodes, indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trencadis.models import Plan
+from trencadis.solver.verify.situation import Situation
+from trencadis.solver.verify.verdict import Violation
+
+UNSUPPORTED = ("preempts", "resizes", "moves", "reconfigures", "reserves")
+
+
+def fingerprint(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """The plan is for this snapshot."""
+    if plan.snapshot != situation.snapshot.fingerprint():
+        yield Violation("fingerprint", "the plan was made for another snapshot")
+
+
+def actions(_: Situation, plan: Plan) -> Iterable[Violation]:
+    """This version only starts jobs."""
+    for kind in UNSUPPORTED:
+        if getattr(plan, kind):
+            yield Violation("actions", f"the plan has {kind}, which this version doesn't carry out")
+
+
+def now(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """The plan and all its starts are for the snapshot's instant."""
+    if plan.now != situation.snapshot.now:
+        yield Violation("now", f"the plan is for {plan.now}, not for {situation.snapshot.now}")
+    for start in plan.starts:
+        if start.at != situation.snapshot.now:
+            yield Violation("now", f"job {start.job} starts at {start.at}, not now")
+
+
+def jobs(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """Each start is of a pending job, once."""
+    seen: set[str] = set()
+    for start in plan.starts:
+        job = situation.jobs.get(start.job)
+        if job is None:
+            yield Violation("jobs", f"job {start.job} is not in the snapshot")
+        elif job.state != "pending":
+            yield Violation("jobs", f"job {start.job} is {job.state}, not pending")
+        if start.job in seen:
+            yield Violation("jobs", f"job {start.job} is started twice")
+        seen.add(start.job)
+
+
+def eligible(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """Each start is of an eligible job."""
+    for start in plan.starts:
+        reason = situation.ineligible.get(start.job)
+        if reason is not None and situation.jobs[start.job].state == "pending":
+            yield Violation("eligible", f"job {start.job} may not start: {reason}")
+
+
+def gang(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """A job starts with its minimum of tasks, no fewer and no more."""
+    for start in plan.starts:
+        job = situation.jobs.get(start.job)
+        if job is not None and len(start.allocation) != job.minimum:
+            found = len(start.allocation)
+            yield Violation("gang", f"job {job.name} starts {found} of {job.minimum} tasks")
+
+
+def nodes(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """Each task is on a node of the snapshot."""
+    for start in plan.starts:
+        for task in start.allocation:
+            if task.node not in situation.states:
+                yield Violation("nodes", f"job {start.job} is on the unknown node {task.node}")
+
+
+def indices(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """A task names as many GPUs as it asks for, or none where they are only counted."""
+    for start in plan.starts:
+        ask = situation.asks.get(start.job)
+        for task in start.allocation:
+            state = situation.states.get(task.node)
+            if ask is None or state is None:
+                continue
+            where = f"job {start.job} on node {task.node}"
+            if task.mig or task.share is not None:
+                yield Violation("indices", f"{where} names MIG instances or a share")
+            if state.counted and ask.gpus:
+                if task.gpus:
+                    yield Violation("indices", f"{where} names GPUs where they are only counted")
+                continue
+            named = task.gpus or ()
+            if len(named) != ask.gpus:
+                yield Violation("indices", f"{where} names {len(named)} of {ask.gpus} GPUs")
+            elif len(set(named)) != len(named):
+                yield Violation("indices", f"{where} names a GPU twice")
+
+
+RULES = (fingerprint, actions, now, jobs, eligible, gang, nodes, indices)

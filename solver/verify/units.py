@@ -1,0 +1,110 @@
+"""How much a request counts: quota units of a task, and the size of a job (problem.md, 1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from trencadis.models import Job, Request, Snapshot
+
+_SLICES = re.compile(r"(\d+)g\.")
+
+
+class Ask(NamedTuple):
+    """What one task asks for, as a value that hashes."""
+
+    gpus: int
+    cpu_milli: int
+    memory_mib: int
+    resources: tuple[tuple[str, int], ...]
+    units: int
+    """Quota units."""
+    whole: bool
+    """Asks for neither MIG nor a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit, and the capacities that turn CPUs and memory into GPUs; nodes that are up only."""
+
+    unit: int
+    """U: units in a GPU."""
+    healthy: int
+    """Healthy GPUs."""
+    gpus: int
+    """G: the same, or the number of nodes where there are no GPUs; at least 1."""
+    cpu_milli: int
+    memory_mib: int
+    by_model: dict[str, int]
+    """Healthy GPUs by model."""
+
+    def ask(self, request: Request) -> Ask:
+        """The request as a value."""
+        if request.gpus:
+            units = request.gpus * self.unit
+        elif request.share is not None:
+            units = request.share.gpu_milli * self.unit // 1_000
+        else:
+            units = sum(_slices(profile) * self.unit // 7 for profile in request.mig)
+        return Ask(
+            request.gpus,
+            request.cpu_milli,
+            request.memory_mib,
+            tuple(sorted(request.resources.items())) if request.resources else (),
+            units,
+            request.share is None and not has_mig(request),
+        )
+
+    def size(self, ask: Ask, tasks: int) -> int:
+        """Size of a job of so many tasks, in units."""
+        size = max(1, tasks * ask.units)
+        whole = self.unit * self.gpus
+        if self.cpu_milli and ask.cpu_milli:
+            size = max(size, -(-tasks * ask.cpu_milli * whole // self.cpu_milli))
+        if self.memory_mib and ask.memory_mib:
+            size = max(size, -(-tasks * ask.memory_mib * whole // self.memory_mib))
+        return size
+
+
+def has_mig(request: Request) -> bool:
+    """Whether a task asks for MIG, by profile or by memory and compute."""
+    return bool(request.mig or request.mig_memory_mib or request.mig_compute_milli)
+
+
+def task_count(job: Job) -> int:
+    """Tasks that count: of the allocation where the job runs or drains, else the minimum."""
+    return len(job.allocation) if job.on_nodes else job.minimum
+
+
+def scale_of(snapshot: Snapshot) -> Scale:
+    """The snapshot's unit and capacities."""
+    requests = chain(
+        (job.request for job in snapshot.jobs),
+        (entry.request for entry in snapshot.policy.demand_profile),
+    )
+    mig = any(node.mig for node in snapshot.nodes) or any(
+        r.mig or r.mig_memory_mib or r.mig_compute_milli for r in requests
+    )
+    by_model: dict[str, int] = {}
+    up = [node for node in snapshot.nodes if not node.down]
+    for node in up:
+        for group in node.gpus:
+            healthy = group.count - len(set(group.unhealthy))
+            by_model[group.model] = by_model.get(group.model, 0) + healthy
+    by_model = {model: count for model, count in by_model.items() if count}
+    healthy = sum(by_model.values())
+    return Scale(
+        unit=7_000 if mig else 1_000,
+        healthy=healthy,
+        gpus=healthy or max(1, len(up)),
+        cpu_milli=sum(node.cpu_milli for node in up),
+        memory_mib=sum(node.memory_mib for node in up),
+        by_model=by_model,
+    )
+
+
+def _slices(profile: str) -> int:
+    match = _SLICES.match(profile)
+    return int(match.group(1)) if match else 0

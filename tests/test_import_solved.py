@@ -1,0 +1,80 @@
+"""What the importers make can be solved, and the plans keep every rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from slurm_docs import SHAPES, document, job, node, running
+
+from trencadis.adapters.slurm import read_slurm
+from trencadis.instances.openb import read_openb
+
+solve = pytest.importorskip("trencadis.solver.round").solve
+verify = pytest.importorskip("trencadis.solver.verify").verify
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_slurm_cluster(shape: str) -> None:
+    jobs = [
+        running(shape, 1, {"g1": "gpu:h100:4(IDX:0-3)"}),
+        running(shape, 2, {"g2": "gpu:h100:2"}),
+        job(shape, 3, tres_per_node="gres/gpu:h100:4"),
+        job(shape, 4, tres_per_node="gres/gpu:8", node_count=2, max_nodes=2, required_switches=1),
+        job(shape, 5, array_job_id=5, array_task_string="1-6%2", tres_per_task="gres/gpu:1"),
+        job(shape, 6, tres_per_job="gres/gpu:1", dependency="afterok:1(unfulfilled)"),
+        job(shape, 7, tres_per_job="gres/gpu:1", features="[a|b]"),
+        job(shape, 8, required_nodes="g3", tres_per_node="gres/gpu:2", hold=True),
+    ]
+    nodes = [node(shape, f"g{i}") for i in range(1, 5)]
+    topology = (
+        "SwitchName=s Switches=l[1-2]\nSwitchName=l1 Nodes=g[1-2]\nSwitchName=l2 Nodes=g[3-4]"
+    )
+    snapshot, _ = read_slurm(
+        document(shape, "jobs", *jobs), document(shape, "nodes", *nodes), topology
+    )
+    plan = solve(snapshot)
+    assert verify(snapshot, plan).violations == ()
+    started = {start.job for start in plan.starts}
+    assert {"3", "4"} <= started
+    assert len(started & {f"5_{i}" for i in range(1, 7)}) == 2
+    assert not started & {"6", "7", "8"}
+
+
+def test_a_small_openb_table(tmp_path: Path) -> None:
+    header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time"
+    pods = [f"p{i},1000,1024,{1 + i % 3},1000,{'T4' if i % 2 else ''},LS,,{i}" for i in range(12)]
+    (tmp_path / "pods.csv").write_text("\n".join([header, "s,1000,1024,1,400,,BE,,0", *pods]))
+    (tmp_path / "nodes.csv").write_text(
+        "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,99999,8,T4\nn2,64000,99999,4,G2\nc,9000,9000,0,\n"
+    )
+    snapshot = read_openb(tmp_path / "nodes.csv", tmp_path / "pods.csv", running=4)
+    plan = solve(snapshot)
+    assert verify(snapshot, plan).violations == ()
+    assert plan.starts
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the samples are not beside the repository")
+def test_every_slurm_sample() -> None:
+    folder = DATA / "formats" / "slurm"
+    jobs = [*folder.glob("*slurm-job*.json"), *folder.glob("squeue*.json")]
+    nodes = [*folder.glob("*slurm-node*.json"), *folder.glob("sinfo*.json")]
+    for job_file in sorted(jobs):
+        for node_file in sorted(nodes):
+            snapshot, _ = read_slurm(job_file.read_text(), node_file.read_text())
+            assert verify(snapshot, solve(snapshot)).violations == ()
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the openb tables are not beside the repository")
+def test_a_part_of_openb() -> None:
+    folder = DATA / "openb"
+    snapshot = read_openb(
+        folder / "openb_node_list_gpu_node.csv",
+        folder / "openb_pod_list_gpuspec33.csv",
+        running=100,
+        pending=30,
+        seed=5,
+    )
+    assert verify(snapshot, solve(snapshot)).violations == ()

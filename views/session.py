@@ -1,0 +1,68 @@
+"""What a command reads and delivers: records in, warnings to stderr, checked snapshots out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from trencadis.models import Fault, Plan, Policy, Snapshot, load_plan, load_policy, load_snapshot
+from trencadis.models.check import check
+from trencadis.models.load import decode
+from trencadis.views import io
+from trencadis.views.snapshots import snapshot_text
+
+
+class Session:
+    """One command's inputs. `texts` goes into the file that reproduces an internal error."""
+
+    def __init__(self, context: typer.Context) -> None:
+        self._texts: dict[str, str] = context.find_root().obj
+
+    def snapshot(self, source: str, policy: str | None = None) -> Snapshot:
+        """The snapshot, under another policy if a file is given; its warnings go to stderr."""
+        other = None if policy is None else self._policy(policy)
+        with io.source_named(source):
+            snapshot, warnings = load_snapshot(self._read(source), other)
+        io.warn(source, warnings)
+        return snapshot
+
+    def both(self, snapshot: str, plan: str) -> tuple[Snapshot, Plan]:
+        """A snapshot and a plan."""
+        if snapshot == plan == io.STANDARD:
+            raise typer.BadParameter("only one of SNAPSHOT and PLAN can be stdin")
+        snap = self.snapshot(snapshot)
+        with io.source_named(plan):
+            return snap, load_plan(self._read(plan))
+
+    def text(self, source: str) -> str:
+        """A document that somebody else reads. Raises InvalidInputError where it isn't text."""
+        if source == io.STANDARD and source in self._texts:
+            raise typer.BadParameter("only one file can be stdin")
+        with io.source_named(source):
+            return decode(self._read(source))
+
+    def _policy(self, source: str) -> Policy:
+        with io.source_named(source):
+            return load_policy(self._read(source), toml=source.endswith(".toml"))
+
+    def _read(self, source: str) -> bytes:
+        data = io.read(source)
+        self._texts[source] = data.decode("utf-8", "replace")
+        return data
+
+
+def deliver(snapshot: Snapshot, warnings: Sequence[Fault], output: str, also_stdout: bool) -> None:
+    """Write a snapshot that this program made; it must pass the checks that its readers make."""
+    io.warn("the new snapshot", [*warnings, *check(snapshot)])
+    text = snapshot_text(snapshot)
+    io.write(output, text)
+    if also_stdout and output != io.STANDARD:
+        io.write(io.STANDARD, text)
+
+
+def dumps(content: Any) -> str:
+    """JSON for stdout."""
+    return json.dumps(content, indent=2) + "\n"
