@@ -159,11 +159,12 @@ def show(context: typer.Context, snapshot: opt.SnapshotArg, json: opt.Json = Fal
 def schema(kind: Literal["snapshot", "plan", "policy"], json: opt.AlwaysJson = False) -> None:  # noqa: ARG001
     """Print a JSON Schema."""
     from trencadis.models import Plan, Policy, Snapshot
+    from trencadis.models.base import Record
     from trencadis.views import io
     from trencadis.views.session import dumps
 
-    record = {"snapshot": Snapshot, "plan": Plan, "policy": Policy}[kind]
-    io.write(io.STANDARD, dumps(record.model_json_schema()))
+    records: dict[str, type[Record]] = {"snapshot": Snapshot, "plan": Plan, "policy": Policy}
+    io.write(io.STANDARD, dumps(records[kind].model_json_schema()))
 
 
 @app.command()

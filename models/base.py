@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 GPU_MILLI = 1_000
 """Milli-GPUs in one GPU."""

@@ -67,24 +67,23 @@ def _guarantees(snapshot: Snapshot) -> Iterator[Fault]:
         queue = snapshot.queues[index]
         own = _guarantee(queue)
         below = _sum(promised[child] for child in children[queue.name])
-        for model, amount in sorted(below.items(), key=lambda item: item[0] or ""):
-            if model in own and amount > own[model]:
+        for kind, amount in sorted(below.items(), key=lambda item: item[0] or ""):
+            if kind in own and amount > own[kind]:
                 yield Fault(
                     f"$.queues[{index}].guarantee",
-                    f"the queues below {queue.name} are guaranteed {_gpus(amount, model)}; "
-                    f"{queue.name} itself {_gpus(own[model], model)}",
+                    f"the queues below {queue.name} are guaranteed {_gpus(amount, kind)}; "
+                    f"{queue.name} itself {_gpus(own[kind], kind)}",
                 )
         promised[index] = {
-            model: max(own.get(model, 0), below.get(model, 0))
-            for model in own.keys() | below.keys()
+            kind: max(own.get(kind, 0), below.get(kind, 0)) for kind in own.keys() | below.keys()
         }
     total = _sum(promised[index] for index in children[None])
-    for model, amount in sorted(total.items(), key=lambda item: item[0] or ""):
-        if amount > capacity[model]:
+    for kind, amount in sorted(total.items(), key=lambda item: item[0] or ""):
+        if amount > capacity[kind]:
             yield Fault(
                 "$.queues",
-                f"the guarantees add up to {_gpus(amount, model)}; the healthy nodes that are up "
-                f"have {_gpus(capacity[model], model)}",
+                f"the guarantees add up to {_gpus(amount, kind)}; the healthy nodes that are up "
+                f"have {_gpus(capacity[kind], kind)}",
             )
 
 

@@ -16,8 +16,10 @@ _PROFILE = re.compile(r"^(\d+)g\.")
 
 def units_per_gpu(snapshot: Snapshot) -> int:
     """1,000, or 7,000 if the snapshot has MIG anywhere."""
-    mig = any(node.mig for node in snapshot.nodes) or any(
-        asks_for_mig(job.request) for job in snapshot.jobs
+    mig = (
+        any(node.mig for node in snapshot.nodes)
+        or any(asks_for_mig(job.request) for job in snapshot.jobs)
+        or any(asks_for_mig(entry.request) for entry in snapshot.policy.demand_profile)
     )
     return MIG_UNITS if mig else GPU_MILLI
 

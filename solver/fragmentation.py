@@ -39,9 +39,7 @@ class Table:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.gpus = np.array([entry.gpus for entry in entries], dtype=np.int64)
-        self.needs = np.array([entry.need for entry in entries], dtype=np.int64).reshape(
-            len(entries), -1
-        )
+        self.needs = np.array([entry.need for entry in entries], dtype=np.int64)
         self.counts = np.array([entry.count for entry in entries], dtype=np.int64)
         self.linked = np.array([entry.linked and entry.gpus > 1 for entry in entries], dtype=bool)
         self._models = [entry.models for entry in entries]

@@ -23,8 +23,10 @@ def spread_cost(
     tier = tier_of(facts.snapshot, job)
     size = size_of(job, len(tasks), rates.unit, supply)
     rest = rest_of(facts.snapshot, job)
-    table = speeds(facts.snapshot, job, supply.gpus_by_model)
-    speed = table.get(model, 1_000) if model is not None else 1_000
+    speed = 1_000
+    if model is not None:
+        # A job may run on a model that it would not be started on; it is compared all the same.
+        speed = speeds(facts.snapshot, job, supply.gpus_by_model, model)[model]
     depth = fabric.common_depth(task.node for task in tasks)
 
     def at(level: int) -> int:

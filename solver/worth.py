@@ -188,13 +188,15 @@ def rest_of(snapshot: Snapshot, job: Job) -> int:
     return min(horizon, max(0, job.runtime_seconds - done))
 
 
-def speeds(snapshot: Snapshot, job: Job, present: Mapping[str, int]) -> dict[str, int]:
+def speeds(
+    snapshot: Snapshot, job: Job, present: Mapping[str, int], running_on: str = ""
+) -> dict[str, int]:
     """Relative speed on each GPU model that it may use and that is there, thousandths."""
     table = snapshot.policy.gpu_speed_milli
     raw = {
         model: job.speed_milli.get(model, table.get(model, 1_000))
-        for model in present
-        if not job.gpu_models or model in job.gpu_models
+        for model in (*present, *([running_on] if running_on else ()))
+        if not job.gpu_models or model in job.gpu_models or model == running_on
     }
     best = max(raw.values(), default=1)
     return {model: max(1, 1_000 * speed // best) for model, speed in raw.items()}

@@ -556,3 +556,35 @@ def test_the_instances_can_be_shown(program: Program) -> None:
     for path in paths:
         done = program("show", path)
         assert done.code == 0, (path.name, done.err)
+
+
+# With the real solver
+
+
+@pytest.mark.parametrize("flags", [(), ("--deterministic",)])
+def test_solve_verify_apply_and_solve_again(program: Program, flags: tuple[str, ...]) -> None:
+    pytest.importorskip("trencadis.solver.round")
+    source = INSTANCES / "team_node.json"
+    done = program("solve", source, "-o", "plan.json", *flags)
+    assert done.code == 0, done.err
+    assert "OPTIMAL" in done.out
+    assert program("verify", source, "plan.json").code == 0
+    assert program("apply", source, "plan.json", "-o", "next.json").code == 0
+    again = program("solve", "next.json", "--json", *flags)
+    assert again.code == 0, again.err
+    assert load_plan(again.out).starts == ()
+    spoilt = load_plan(Path("plan.json").read_bytes())
+    Path("spoilt.json").write_text(
+        spoilt.model_copy(update={"starts": spoilt.starts[1:]}).model_dump_json()
+    )
+    done = program("verify", source, "spoilt.json")
+    assert done.code == 3
+    assert "The plan breaks the rules" in done.out
+
+
+def test_deterministic_output_is_the_same_to_the_byte(program: Program) -> None:
+    pytest.importorskip("trencadis.solver.round")
+    program("generate", "--nodes", "12", "--pending", "20", "--seed", "2", "-o", "g.json")
+    outputs = {program("solve", "g.json", "--json", "--deterministic").out for _ in range(2)}
+    assert len(outputs) == 1
+    assert outputs != {""}

@@ -6,6 +6,7 @@ by hand in the comments, from docs/problem.md.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,9 +34,12 @@ from trencadis.models import (
 )
 from trencadis.models.plan import Preempt
 from trencadis.solver.verify import stage_values, verify
+from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.facts import Facts, gather
+from trencadis.solver.verify.fits import Fits, Shapes
 from trencadis.solver.verify.fragmentation import Fragmentation
 from trencadis.solver.verify.linked import pack
+from trencadis.solver.verify.search import Search
 from trencadis.solver.verify.share import fill
 from trencadis.solver.verify.situation import situate
 from trencadis.solver.verify.stages import Stages
@@ -1116,3 +1120,49 @@ def test_topology_of_a_single_task_asks_for_nothing() -> None:
         levels=("spine!", "leaf"),
     )
     assert broken(snap, honest(snap, A1)) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_counting_agrees_with_places_that_are_found(seed: int) -> None:
+    """For one job, a place is found exactly where counting says that there is one."""
+    rng = random.Random(seed)
+    ring = [(i, (i + 1) % 4) for i in range(4)]
+    nodes = [
+        b.node(
+            f"n{i}",
+            {"H100": rng.randrange(5), "A100": rng.choice([0, 0, 2])},
+            cpu_milli=rng.randrange(9),
+            fabric=(f"s{rng.randrange(2)}", f"l{rng.randrange(2)}")[: rng.choice([1, 2, 2, 2])],
+            precision=rng.choice(["mig", "mig", "node"]),
+            labels={"zone": str(rng.randrange(2))},
+            **rng.choice([{"nvswitch": True}, {"links": ring}, {}]),
+        )
+        for i in range(6)
+    ]
+    jobs = [
+        b.job(
+            f"a{i}",
+            rng.randrange(4),
+            rng.randrange(1, 6),
+            cpu_milli=rng.randrange(3),
+            models=rng.choice([(), ("H100",), ("A100",)]),
+            nvlink_required=rng.random() < 0.4,
+            required=rng.choice([None, "leaf", "spine", "node"]),
+            segments=rng.choice([None, Segments(tasks=2, level=rng.choice(["leaf", "node"]))]),
+            max_tasks_per_node=rng.choice([None, 1, 2]),
+            node_selector=rng.choice([{}, {"zone": "1"}]),
+            exclusive=rng.random() < 0.2,
+            excluded_nodes=rng.choice([(), ("n1", "n2")]),
+        )
+        for i in range(30)
+    ]
+    snap = b.snapshot(nodes, jobs, b.running("r", b.somewhere("n3"), gpus=0), levels=LEVELS)
+    situation = situate(snap)
+    fits, shapes = Fits(situation, situation.states), Shapes(situation)
+    search = Search(Board(situation, situation.states), situation.levels, budget=10_000)
+    for job in jobs:
+        shape = shapes.of_job(job)
+        for model in fits.candidates(shape):
+            found = list(search.together([(shape, [model])]))
+            assert bool(found) is (model in fits.models(shape)), job
+            assert all(len(places[0].tasks) == job.tasks for places in found)

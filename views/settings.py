@@ -11,7 +11,7 @@ from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.views.io import BadSourceError, read
 
 FILE = "trencadis.toml"
-MAX_FIGURE = 1e9
+MAX_SECONDS = 1e9
 
 
 def from_file(path: str = FILE) -> dict[str, Any]:
@@ -47,18 +47,21 @@ def from_file(path: str = FILE) -> dict[str, Any]:
 
 def _expected(key: str, value: object) -> str:
     """What the option should have been; empty if it is right."""
-    if key in ("time_limit", "gap"):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        figure = float(value) if number and abs(value) < MAX_FIGURE else math.nan
-        if key == "gap":
-            return "" if 0 <= figure <= 1 else "a fraction, 0 to 1"
-        return "" if figure > 0 else "seconds, above 0"
-    if key in ("workers", "seed"):
-        least, most = (1, 1_024) if key == "workers" else (0, 2**31 - 1)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return "" if whole and least <= value <= most else f"a whole number, {least} to {most}"
-    if key == "deterministic":
-        return "" if isinstance(value, bool) else "true or false"
-    if key == "policy":
-        return "" if isinstance(value, str) else "a file name"
-    return "unknown option; there are time_limit, gap, workers, deterministic, seed and policy"
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    match key:
+        case "time_limit":
+            return "" if 0 < number < MAX_SECONDS else "seconds, above 0"
+        case "gap":
+            return "" if 0 <= number <= 1 else "a fraction, 0 to 1"
+        case "workers" | "seed":
+            least, most = (1, 1_024) if key == "workers" else (0, 2**31 - 1)
+            right = isinstance(number, int) and least <= number <= most
+            return "" if right else f"a whole number, {least} to {most}"
+        case "deterministic":
+            return "" if isinstance(value, bool) else "true or false"
+        case "policy":
+            return "" if isinstance(value, str) else "a file name"
+        case _:
+            return (
+                "unknown option; there are time_limit, gap, workers, deterministic, seed and policy"
+            )

@@ -9,6 +9,7 @@ from trencadis.adapters.slurm.context import Context
 from trencadis.adapters.slurm.features import ConstraintError, fulfils, plain
 from trencadis.adapters.slurm.fields import Record, count, name, text, truth, words
 from trencadis.adapters.slurm.hostlist import HostlistError, expand
+from trencadis.adapters.slurm.nodes import SlurmNode
 from trencadis.adapters.slurm.reservations import taint_key
 from trencadis.models.jobs import Segments, Toleration, Topology
 
@@ -65,12 +66,11 @@ def _partitions(path: str, record: Record, found: Constraints, context: Context)
     usable = [p for p in asked if p not in known or known[p].open]
     if not usable:
         found.blocked.append("its partition is down or inactive")
-    members = {*usable}
     label = f"partition/{','.join(usable or asked)}"
-    nodes = [node for node in context.nodes.values() if node.partitions & members]
-    if usable and not nodes:
+    selector = context.mark(label, lambda node: not node.partitions.isdisjoint(usable))
+    if usable and not context.anywhere(selector):
         context.report.warn(f"{path}.partition", f"no node is in partition {','.join(asked)}")
-    found.selector |= context.mark(label, nodes)
+    found.selector |= selector
 
 
 def _features(record: Record, found: Constraints, context: Context) -> None:
@@ -81,12 +81,14 @@ def _features(record: Record, found: Constraints, context: Context) -> None:
     if wanted is not None:
         found.selector |= {name(f"feature/{feature}", "feature"): "yes" for feature in wanted}
         return
+    label = f"constraint/{expression}"
     try:
-        nodes = [node for node in context.nodes.values() if fulfils(expression, node.features)]
+        fulfils(expression, ())
     except ConstraintError:
-        nodes = []
         found.blocked.append(f"constraint {expression[:60]!r} can't be kept node by node")
-    found.selector |= context.mark(f"constraint/{expression}", nodes)
+        found.selector |= context.mark(label, lambda _: False)
+    else:
+        found.selector |= context.mark(label, lambda node: fulfils(expression, node.features))
 
 
 def _nodes(record: Record, nodes: int | None, found: Constraints, context: Context) -> None:
@@ -118,16 +120,15 @@ def _reservation(path: str, record: Record, found: Constraints, context: Context
     if known and not any(entry.active(context.now) for entry in known):
         found.not_before = min(entry.start for entry in known)
     members = {node for entry in known for node in entry.nodes}
-    if not known:
-        members = {
-            node.name
-            for node in context.nodes.values()
-            if set(words(node.reservation)) & set(asked)
-        }
-        if not members:
-            context.report.warn(f"{path}.resv_name", "the nodes of its reservation are not known")
-    nodes = [node for node in context.nodes.values() if node.name in members]
-    found.selector |= context.mark(taint_key(",".join(asked)), nodes)
+
+    def belongs(node: SlurmNode) -> bool:
+        # Without the document, the nodes themselves tell which reservation they are in.
+        return node.name in members if known else node.is_reserved_for(asked)
+
+    selector = context.mark(taint_key(",".join(asked)), belongs)
+    if not context.anywhere(selector):
+        context.report.warn(f"{path}.resv_name", "the nodes of its reservation are not known")
+    found.selector |= selector
 
 
 def exclusive(path: str, record: Record, context: Context) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -45,16 +45,24 @@ class Context:
     reservations: dict[str, Reservation]
     knows_reservations: bool
     report: Report
-    _labelled: set[str] = field(default_factory=set)
+    _members: dict[str, int] = field(default_factory=dict)
 
-    def mark(self, label: str, nodes: Iterable[SlurmNode]) -> dict[str, str]:
-        """A selector for exactly these nodes, by a label that they get; none at all is fine."""
+    def mark(self, label: str, belongs: Callable[[SlurmNode], bool]) -> dict[str, str]:
+        """A selector for exactly the nodes that belong, by a label that they get; maybe none do.
+
+        Equal labels must mean the same nodes: they are looked for once.
+        """
         key = name(label, "label")
-        if key not in self._labelled:
-            self._labelled.add(key)
-            for node in nodes:
+        if key not in self._members:
+            members = [node for node in self.nodes.values() if belongs(node)]
+            for node in members:
                 node.set(labels={**node.node.labels, key: "yes"})
+            self._members[key] = len(members)
         return {key: "yes"}
+
+    def anywhere(self, selector: dict[str, str]) -> bool:
+        """Whether any node has the label that `mark` gave."""
+        return all(self._members.get(key, 0) for key in selector)
 
     def largest(self, models: tuple[str, ...]) -> int:
         """The most healthy GPUs of one of the models on a node; any model where none is named."""

@@ -67,6 +67,10 @@ class SlurmNode:
         known = tuple(i for i in found if i is not None)
         return known if len(known) == len(found) else None
 
+    def is_reserved_for(self, reservations: list[str]) -> bool:
+        """Whether the node says that it is in one of the reservations."""
+        return not set(words(self.reservation)).isdisjoint(reservations)
+
     def set(self, **changes: Any) -> None:
         """Changes fields of the node."""
         self.node = self.node.model_copy(update=changes)

@@ -35,14 +35,16 @@ RULES = (
 """Rules about what a well-formed plan does."""
 
 
-def verify(snapshot: Snapshot, plan: Plan) -> Verdict:
+def verify(snapshot: Snapshot, plan: Plan, *, fingerprint: str | None = None) -> Verdict:
     """Every rule that the plan breaks, and what its stages cost.
 
     The snapshot must be sound (`trencadis.models.check`). A plan whose form is broken
-    (`rule_form`) is not judged further.
+    (`rule_form`) is not judged further. `fingerprint` is the snapshot's, for callers that have just
+    worked it out: on large snapshots that takes as long as everything else.
     """
     situation = situate(snapshot)
-    broken = tuple(v for rule in rule_form.RULES for v in rule(situation, plan))
+    broken = tuple(rule_form.fingerprint(fingerprint or snapshot.fingerprint(), plan))
+    broken += tuple(v for rule in rule_form.RULES for v in rule(situation, plan))
     if broken:
         return Verdict(broken)
     facts = gather(situation, plan)

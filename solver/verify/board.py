@@ -36,7 +36,8 @@ class Board:
         self._situation = situation
         self._depth = depth
         policy = situation.snapshot.policy
-        wanted, named = _attributes_read(situation)
+        wanted, named = situation.labels_read, situation.nodes_named
+        threshold = policy.poor_health_milli
         rows: dict[tuple[object, ...], int] = {}
         firsts: list[NodeState] = []
         counts: list[int] = []
@@ -49,14 +50,16 @@ class Board:
             key: tuple[object, ...] = (
                 node.name if alone else None,
                 node.fabric[:depth],
-                tuple(node.labels.get(k) if node.labels.get(k) in v else None for k, v in wanted),
+                tuple(node.labels.get(k) if node.labels.get(k) in v else None for k, v in wanted)
+                if wanted
+                else (),
                 marks_of(node.taints) if node.taints else (),
                 node.free_until,
-                poor(node, policy),
-                tuple(sorted(state.gpus.items())),
+                node.health_score_milli < threshold,
+                tuple(state.gpus.items()),
                 state.cpu_milli,
                 state.memory_mib,
-                tuple(sorted(state.resources.items())) if state.resources else (),
+                tuple(state.resources.items()) if state.resources else (),
                 node.nvlink.kind,
                 (node.nvlink.links, state.idle, state.counted, tuple(state.models.items()))
                 if node.nvlink.links
@@ -169,14 +172,3 @@ class Board:
         """Change which GPUs are idle; rows of single nodes only."""
         self._idle[row, model] = idle
         self.gpus[model][row] = len(idle)
-
-
-def _attributes_read(situation: Situation) -> tuple[list[tuple[str, set[str]]], set[str]]:
-    """Label keys that some job selects by, with the values asked for, and nodes that jobs name."""
-    labels: dict[str, set[str]] = {}
-    named: set[str] = set()
-    for job in situation.eligible.values():
-        for key, value in job.node_selector.items():
-            labels.setdefault(key, set()).add(value)
-        named.update(job.required_nodes, job.excluded_nodes)
-    return list(labels.items()), named

@@ -67,6 +67,10 @@ class Situation:
     """Jobs that run or drain."""
     leaf_use: Mapping[Row, int]
     """Quota units that these use, by queue and by model."""
+    labels_read: tuple[tuple[str, frozenset[str]], ...]
+    """Label keys that an eligible job selects by, with the values asked for."""
+    nodes_named: frozenset[str]
+    """Nodes that eligible jobs require or exclude by name."""
 
     def units(self, job: Job) -> int:
         """Quota units of a job."""
@@ -119,6 +123,12 @@ def situate(snapshot: Snapshot) -> Situation:
     )
     leaf_use: dict[Row, int] = {}
     add_use(leaf_use, running)
+    labels: dict[str, set[str]] = {}
+    named: set[str] = set()
+    for job in eligible.values():
+        for key, value in job.node_selector.items():
+            labels.setdefault(key, set()).add(value)
+        named.update(job.required_nodes, job.excluded_nodes)
     return Situation(
         snapshot=snapshot,
         now=now,
@@ -137,6 +147,8 @@ def situate(snapshot: Snapshot) -> Situation:
         states=survey(snapshot, on_nodes, asks),
         running=running,
         leaf_use=leaf_use,
+        labels_read=tuple((key, frozenset(values)) for key, values in labels.items()),
+        nodes_named=frozenset(named),
     )
 
 

@@ -1,0 +1,108 @@
+"""Each stage's objective equals that of exhaustive enumeration, and bounds hold at any threshold."""
+
+from __future__ import annotations
+
+import threading
+
+import oracle
+import pytest
+import strategies
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from trencadis.models import Plan, Snapshot, Status
+from trencadis.solver.model.problem import Thresholds
+from trencadis.solver.round import Options, solve
+from trencadis.solver.verify import verify
+
+SETTINGS = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+EXACT = Options(time_limit_s=60, gap=0.0, workers=1)
+
+FAMILIES = {
+    "plain": strategies.snapshots_plain,
+    "queues": strategies.snapshots_queues,
+    "topology": strategies.snapshots_topology,
+    "nodes": strategies.snapshots_nodes,
+    "all": strategies.snapshots_all,
+}
+
+
+def objectives(plan: Plan) -> dict[str, int]:
+    return {stage.name: stage.objective for stage in plan.proof.stages}
+
+
+def optimum(snapshot: Snapshot) -> dict[str, int]:
+    try:
+        return oracle.lexicographic_optimum(snapshot)
+    except oracle.TooLarge:
+        assume(False)
+        raise
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_optimum_is_found_and_proven(family: str) -> None:
+    @SETTINGS
+    @given(FAMILIES[family]())
+    def check(snapshot: Snapshot) -> None:
+        best = optimum(snapshot)
+        plan = solve(snapshot, EXACT)
+        assert objectives(plan) == best
+        assert plan.proof.status is Status.OPTIMAL
+        assert verify(snapshot, plan).violations == ()
+
+    check()
+
+
+def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:
+    """bound <= optimum given what earlier stages achieved <= objective, stage by stage."""
+    achieved = objectives(plan)
+    best = oracle.conditional_optimum(snapshot, achieved)
+    for stage in plan.proof.stages:
+        assert stage.bound <= best[stage.name] <= stage.objective, stage
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bounds_hold_at_any_threshold(family: str) -> None:
+    @SETTINGS
+    @given(
+        FAMILIES[family](),
+        st.integers(1, 3),
+        st.sampled_from((1, 2, 3, 3_000)),
+        st.integers(0, 2),
+    )
+    def check(snapshot: Snapshot, segments: int, patterns: int, splits: int) -> None:
+        optimum(snapshot)
+        options = Options(
+            time_limit_s=60, workers=1, thresholds=Thresholds(segments, patterns, splits)
+        )
+        plan = solve(snapshot, options)
+        assert verify(snapshot, plan).violations == ()
+        assert_bounds_hold(snapshot, plan)
+
+    check()
+
+
+class StopAfter(threading.Event):
+    """An event that sets itself the n-th time it is asked."""
+
+    def __init__(self, asks: int) -> None:
+        super().__init__()
+        self.asks = asks
+
+    def is_set(self) -> bool:
+        self.asks -= 1
+        if self.asks < 0:
+            self.set()
+        return super().is_set()
+
+
+@SETTINGS
+@given(strategies.snapshots_all(), st.integers(0, 12))
+def test_a_search_stopped_anywhere_keeps_its_bounds(snapshot: Snapshot, asks: int) -> None:
+    optimum(snapshot)
+    plan = solve(snapshot, EXACT, StopAfter(asks))
+    assert verify(snapshot, plan).violations == ()
+    assert_bounds_hold(snapshot, plan)
