@@ -6,12 +6,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Setuptools ships what an earlier build left in build/lib. (Strict editable installs live in build/.)
+INSTALL := rm -rf build/lib && $(PIP) install --no-build-isolation
 
 .PHONY: demo test clean
 
 demo: $(VENV)/.run
-	@rm -rf build
-	@$(PIP) install --no-deps --no-build-isolation --force-reinstall .
+	@$(INSTALL) --no-deps --force-reinstall .
 	@mkdir -p out
 	$(BIN)/trencadis solve instances/team_node.json -o out/plan.json
 	@echo "The plan is in out/plan.json."
@@ -19,8 +20,7 @@ demo: $(VENV)/.run
 # Installed plainly, not editable: type checkers can't see through an editable install, and so the
 # tests see what users get.
 test: $(VENV)/.dev
-	@rm -rf build
-	@$(PIP) install --no-deps --no-build-isolation --force-reinstall .
+	@$(INSTALL) --no-deps --force-reinstall .
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p trencadis
 	$(BIN)/lint-imports
@@ -34,15 +34,13 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.made pyproject.toml
-	@rm -rf build
 	@echo "Installing into $(VENV)"
-	@$(PIP) install --no-build-isolation .
+	@$(INSTALL) .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
-	@rm -rf build
 	@echo "Installing into $(VENV)"
-	@$(PIP) install --no-build-isolation ".[dev]"
+	@$(INSTALL) ".[dev]"
 	@touch $@
 
 clean:

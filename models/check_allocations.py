@@ -29,6 +29,8 @@ def check_allocations(snapshot: Snapshot) -> list[Fault]:
     to leave, a reservation on what runs now and will have ended by then, and several holds of one
     pending job on each other.
     """
+    if _plainly_sound(snapshot):
+        return []
     faults: list[Fault] = []
     ground = _Ground(snapshot)
     for number, job in enumerate(snapshot.jobs):
@@ -54,6 +56,36 @@ def check_allocations(snapshot: Snapshot) -> list[Fault]:
         owner = _Owner(f"the hold for job {hold.job}", hold.job, hold.kind, _whole(held))
         ground.occupy(f"{path}.allocation", held, hold.allocation, owner)
     return faults + ground.faults
+
+
+def _plainly_sound(snapshot: Snapshot) -> bool:
+    """Whether all tasks have GPUs of their own, seen at a glance; False: look closer.
+
+    Most snapshots are sound, and a set of bits per node is several times faster than owners.
+    """
+    free = {node.name: (1 << node.gpu_count) - 1 for node in snapshot.nodes}
+    for job in snapshot.jobs:
+        allocation = job.allocation
+        if job.state not in ("running", "draining"):
+            if allocation:
+                return False
+            continue
+        if job.start is None or not job.minimum <= len(allocation) <= job.tasks:
+            return False
+        wanted = job.request.gpus
+        for task in allocation:
+            left = free.get(task.node)
+            if left is None:
+                return False
+            if task.gpus is None:
+                continue
+            bits = 0
+            for gpu in task.gpus:
+                bits |= 1 << gpu
+            if len(task.gpus) != wanted or bits.bit_count() != wanted or bits & ~left:
+                return False
+            free[task.node] = left ^ bits
+    return not snapshot.holds
 
 
 def _whole(job: Job) -> bool:

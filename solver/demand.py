@@ -194,11 +194,13 @@ class ShapeMaker:
             if self.pcie:
                 size_of_set = gpus if together else job.request.gpus
                 cost = rates.unlinked(tier, size_of_set, rest, speed)
-            own = bool(owner)
+            need = tuple(tasks * amount for amount in vector(job, self.supply.resources))
+            # What takes nothing of a node is bounded by its own number alone.
+            bounded = n > 1 and bool(owner) or not (gpus or any(need))
             return Need(
                 gpus=gpus,
                 sets=tasks,
-                need=tuple(tasks * amount for amount in vector(job, self.supply.resources)),
+                need=need,
                 model=model,
                 columns=self.admitted.masks[job.name],
                 linked=job.nvlink_required and job.request.gpus > 1,
@@ -206,7 +208,7 @@ class ShapeMaker:
                 unlinked_cost=cost,
                 tier=tier if cost else -1,
                 exclusive=job.exclusive,
-                cap=cap // tasks if own and n > 1 else 0,
+                cap=cap // tasks if bounded else 0,
                 owner=owner,
             )
 

@@ -9,9 +9,24 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import pytest
-from build import plan_of
+from build import at, job, node, plan_of, queue, running, snapshot, stage, start
 
 from trencadis.models import Plan, Snapshot
+
+SNAP = snapshot(
+    node("n1", 8, nvswitch=True, fabric=("l1",)),
+    queue("red", guarantee=4),
+    job("a", gpus=4, queue="red", waited=600),
+    job("b", gpus=8, queue="red"),
+    running("r", at("n1", 0, 1)),
+    levels=("leaf",),
+)
+TEXT = SNAP.model_dump_json()
+PLAN = plan_of(
+    SNAP,
+    start("a", at("n1", 2, 3, 4, 5), waiting_saved=28_800),
+    stages=(stage("tier:high", 5, 4, 9),),
+)
 
 
 @dataclass(frozen=True)

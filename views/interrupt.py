@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Generic, TypeVar
@@ -14,6 +16,9 @@ from trencadis.views.io import console_on, tell
 from trencadis.views.outcome import Code
 
 T = TypeVar("T")
+
+SAME_PRESS_S = 0.25
+"""`timeout` and some shells send one Ctrl-C twice: to the process and to its group."""
 
 
 class _Work(Generic[T]):
@@ -47,10 +52,15 @@ def interruptible(call: Callable[[threading.Event], T], waiting: str) -> tuple[T
     `waiting` is shown beside a spinner if stderr is a terminal.
     """
     stop = threading.Event()
+    first = math.inf
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal first
         if stop.is_set():
-            os._exit(Code.INTERRUPTED)
+            if time.monotonic() - first > SAME_PRESS_S:
+                os._exit(Code.INTERRUPTED)
+            return
+        first = time.monotonic()
         stop.set()
         tell("trencadis: stopping with the best plan so far; Ctrl-C again ends at once")
 

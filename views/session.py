@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ class Session:
         with io.source_named(source):
             snapshot, warnings = load_snapshot(self._read(source), other)
         io.warn(source, warnings)
+        gc.freeze()  # it stays until the end: no use in walking through its objects ever again
         return snapshot
 
     def both(self, snapshot: str, plan: str) -> tuple[Snapshot, Plan]:

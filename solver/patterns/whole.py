@@ -217,7 +217,7 @@ def _extend(
         if slot.cap and number > slot.cap:
             return
         less = _take(free, slot.need)
-        if less is None or not (slot.gpus or any(slot.need)):
+        if less is None:
             return
         free = less
         frontier = {
