@@ -51,6 +51,9 @@ class SafeBound:
     reduced: Ints
     """Reduced costs times `scale`, exact."""
     scale: int
+    low: Ints
+    """The columns' bounds that the reduced costs refer to."""
+    high: Ints
 
 
 def safe_bound(
@@ -61,7 +64,8 @@ def safe_bound(
 ) -> SafeBound:
     """The bound that the duals prove. Whatever their quality, it holds."""
     scale = 1 << 24
-    low, high = np.array(program.low), np.array(program.high)
+    low = np.array(program.low, dtype=np.int64)
+    high = np.array(program.high, dtype=np.int64)
     costs = np.zeros(len(low), dtype=np.int64)
     for column, coefficient in objective.terms.items():
         costs[column] = coefficient
@@ -84,4 +88,4 @@ def safe_bound(
     best = np.where(reduced > 0, low, high)
     for cost, bound in zip(reduced.tolist(), best.tolist(), strict=True):
         total += cost * bound
-    return SafeBound(value=-(-total // scale), reduced=reduced, scale=scale)
+    return SafeBound(-(-total // scale), reduced, scale, low, high)

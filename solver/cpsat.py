@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
-from trencadis.solver.program import INFINITE, Objective, Program
+from trencadis.solver.program import INFINITE, Objective, Program, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Effort:
     workers: int
     seed: int
     deterministic: bool
+    presolve: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +44,26 @@ class Window:
 
 def search(
     program: Program,
-    pins: Sequence[tuple[Objective, int]],
     objective: Objective,
     window: Window,
     hint: Sequence[int],
-    target: int,
+    target: int | None,
     effort: Effort,
     stop: threading.Event,
+    further: Sequence[Row] = (),
 ) -> Outcome:
-    """Minimises the objective within the window, earlier objectives pinned.
+    """Minimises the objective within the window.
 
-    `hint` is a point of the window; the search ends early once the objective is at most `target`.
+    `hint`: where to start looking. `target`: the search ends early at this value or below.
+    `further`: rows besides the program's.
     """
     model = cp_model.CpModel()
     columns: list[cp_model.IntVar | int] = [
         low if low == high else model.new_int_var(low, high, "")
         for low, high in zip(window.low, window.high, strict=True)
     ]
-    for row in program.rows:
-        if not _add(model, columns, row.columns, row.coefficients, row.low, row.high):
-            return Outcome(None, None, optimal=False, infeasible=True)
-    for pinned, value in pins:
-        rest = value - pinned.constant
-        terms = list(pinned.terms.items())
-        if not _add(model, columns, [c for c, _ in terms], [n for _, n in terms], -INFINITE, rest):
+    for row in (*program.rows, *further):
+        if not _add(model, columns, row):
             return Outcome(None, None, optimal=False, infeasible=True)
     constant = objective.constant
     free: list[cp_model.IntVar] = []
@@ -83,34 +81,29 @@ def search(
             model.add_hint(entry, value)
     solver = cp_model.CpSolver()
     _configure(solver, effort)
-    status = _run(solver, model, _Enough(target - constant), stop)
+    status = _run(solver, model, None if target is None else target - constant, stop)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        infeasible = status == cp_model.INFEASIBLE
-        return Outcome(None, None, optimal=False, infeasible=infeasible)
+        # Without a solution CP-SAT's bound may never have been set: it is not to be trusted.
+        return Outcome(None, None, optimal=False, infeasible=status == cp_model.INFEASIBLE)
+    proven = constant + math.ceil(solver.best_objective_bound - 1e-6)
     solution = [
         entry if isinstance(entry, int) else solver.value(entry) for entry in columns
     ]
     return Outcome(
         solution=solution,
-        bound=constant + round(solver.best_objective_bound),
+        bound=proven,
         optimal=status == cp_model.OPTIMAL,
         infeasible=False,
     )
 
 
-def _add(
-    model: cp_model.CpModel,
-    columns: Sequence[cp_model.IntVar | int],
-    indices: Sequence[int],
-    coefficients: Sequence[int],
-    low: int,
-    high: int,
-) -> bool:
+def _add(model: cp_model.CpModel, columns: Sequence[cp_model.IntVar | int], row: Row) -> bool:
     """Adds a row over what is not fixed; False if nothing is left and it is broken."""
+    low, high = row.low, row.high
     free: list[cp_model.IntVar] = []
     factors: list[int] = []
     fixed = 0
-    for index, factor in zip(indices, coefficients, strict=True):
+    for index, factor in zip(row.columns, row.coefficients, strict=True):
         entry = columns[index]
         if isinstance(entry, int):
             fixed += factor * entry
@@ -134,6 +127,7 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
     parameters.cp_model_probing_level = 0
     parameters.symmetry_level = 0
     parameters.catch_sigint_signal = False
+    parameters.cp_model_presolve = effort.presolve
     if effort.deterministic:
         parameters.num_workers = 1
         parameters.max_deterministic_time = max(0.01, effort.seconds)
@@ -145,7 +139,7 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
 class _Enough(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Ends the search at the first solution that is good enough."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: float) -> None:
         super().__init__()
         self.target = target
 
@@ -156,9 +150,10 @@ class _Enough(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
 
 
 def _run(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, enough: _Enough, stop: threading.Event
+    solver: cp_model.CpSolver, model: cp_model.CpModel, target: int | None, stop: threading.Event
 ) -> int:
     """Solves in a thread, so that an interrupt reaches us and can stop the search."""
+    enough = _Enough(-math.inf if target is None else target)
     result: list[int] = []
     thread = threading.Thread(
         target=lambda: result.append(int(solver.solve(model, enough))), daemon=True

@@ -11,8 +11,6 @@ from trencadis.solver.fabric import Domain
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
 
-Expired = Callable[[], bool]
-
 
 def order(facts: Facts) -> list[tuple[Job, ...]]:
     """Units (jobs, or groups) in the order of a greedy scheduler.
@@ -178,14 +176,10 @@ def complete(
     ledger: Ledger,
     shape_of: Callable[[str], Shape],
     units: Iterable[Sequence[Job]],
-    expired: Expired,
-) -> int:
-    """Starts whatever of the units still fits; returns how many jobs started."""
+) -> None:
+    """Starts whatever of the units still fits."""
     finder = Finder(ledger)
-    started = 0
     for unit in units:
-        if expired():
-            break
         if any(job.name in ledger.started for job in unit):
             continue
         done: list[tuple[Job, str | None, Bundles]] = []
@@ -197,13 +191,11 @@ def complete(
         if len(done) == len(unit) and ledger.may_start([(job, m) for job, m, _ in done]):
             for job, model, bundles in done:
                 ledger.start(job, model, bundles)
-            started += len(done)
             continue
         for job, _, bundles in done:
             ledger.give_back(job.name, bundles)
         if done:
             finder.reset()
-    return started
 
 
 def _place(

@@ -129,6 +129,15 @@ class Ledger:
             if not charge.model or charge.model == model:
                 self.used[charge.account] += charge.amount
 
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Undoes starts."""
+        for name in names:
+            model, bundles = self.started.pop(name)
+            self.give_back(name, bundles)
+            for charge in self.facts.books.charges[name]:
+                if not charge.model or charge.model == model:
+                    self.used[charge.account] -= charge.amount
+
     def _lends(self, model: str, extra: dict[int, int]) -> bool:
         facts = self.facts
         tree, unit = facts.values.tree, facts.values.rates.unit

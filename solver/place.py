@@ -37,7 +37,10 @@ class _Places:
 
 
 def place(problem: Problem, model: Model, solution: Sequence[int], ledger: Ledger) -> Trouble:
-    """Enters the counts of a solution into the ledger; returns what could not be placed."""
+    """Enters the counts of a solution into the ledger; returns what could not be placed.
+
+    Counts may be short of each other (a relaxation rounded down): then what fits is placed.
+    """
     placer = _Placer(problem, model, solution, ledger)
     placer.run()
     return placer.trouble
@@ -101,12 +104,13 @@ class _Placer:
                 if not part:
                     pending.append(p)
                     continue
-                name = by_domain[parts[(c, part)].popleft()].popleft()
-                used.add(name)
+                if parts[(c, part)]:
+                    name = by_domain[parts[(c, part)].popleft()].popleft()
+                    used.add(name)
+                    self._open(places, c, p, name)
+            rest = [state.name for state in cls.nodes if state.name not in used]
+            for p, name in zip(pending, rest, strict=False):
                 self._open(places, c, p, name)
-            rest = iter([state.name for state in cls.nodes if state.name not in used])
-            for p in pending:
-                self._open(places, c, p, next(rest))
         for (c, s, domain), column in self.columns.pooled.items():
             self._open_pool(places, c, s, domain, self.x[column])
         return places
@@ -171,6 +175,8 @@ class _Placer:
                     if column is not None:
                         models.extend([model] * self.x[column])
                 for position, unit in enumerate(cls.units[:number]):
+                    if models and position >= len(models):
+                        break
                     fixed = models[position] if models else "*"
                     by_shape[(member.shape, fixed)].append((-worth[unit[m]].wait, unit[m]))
         going: defaultdict[Way, list[str]] = defaultdict(list)
@@ -181,12 +187,13 @@ class _Placer:
             order = sorted(left, key=lambda a: (shape.alternatives[a].cost, a))
             for fixed in (*shape.models(), "*"):
                 for _, job in sorted(by_shape.get((s, fixed), ())):
-                    a = next(
+                    ways = [
                         a for a in order
                         if left[a] and fixed in ("*", shape.alternatives[a].way.need.model)
-                    )
-                    left[a] -= 1
-                    going[shape.alternatives[a].way].append(job)
+                    ]
+                    if ways:
+                        left[ways[0]] -= 1
+                        going[shape.alternatives[ways[0]].way].append(job)
         return going
 
     def _nodes_for(self, way: Way, jobs: list[str]) -> list[tuple[str, list[str]]]:
@@ -209,7 +216,7 @@ class _Placer:
             for domain, column in self.columns.segments.get(way, {}).items()
         }
         for domain, column in sorted(self.columns.places[way].items()):
-            for _ in range(self.x[column]):
+            for _ in range(min(self.x[column], len(rest))):
                 found.append((rest.popleft(), self._inside(way, domain, offered, segments)))
         return found
 

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job, Metrics, Node, Plan, Proof, StageProof, Start, Status
-from trencadis.models import TaskAllocation
+from trencadis.models import Metrics, Node, Plan, Start, TaskAllocation
 from trencadis.models.plan import Made, ModelCounts
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.demand import Need, Shape
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.problem import Facts, Problem
+from trencadis.solver.model.build import Model
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of
 from trencadis.solver.score import (
     Left,
@@ -23,31 +24,23 @@ from trencadis.solver.score import (
     running_spread,
     score,
 )
-from trencadis.solver.search import Solution
-from trencadis.solver.seats import seats
+from trencadis.solver.search import Limits, Solution
+from trencadis.solver.seats import Rank, seats
 from trencadis.solver.spread import spread_cost
-from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """A finished search with everything placed."""
 
-    problem: Problem
+    model: Model
     ledger: Ledger
     solution: Solution
     shape_of: Mapping[str, Shape]
 
 
 def make_plan(
-    facts: Facts,
-    outcome: Round,
-    made: Made,
-    warnings: tuple[str, ...],
-    gap: float,
-    interrupted: bool,
-    timed_out: bool,
-    timed: bool,
+    facts: Facts, outcome: Round, limits: Limits, made: Made, warnings: tuple[str, ...]
 ) -> Plan:
     """The plan of a round."""
     snapshot = facts.snapshot
@@ -57,30 +50,27 @@ def make_plan(
     before = leftovers(facts, {})
     after = leftovers(facts, placements)
     frag_before, frag_after = fragmentation(facts, before), fragmentation(facts, after)
-    nothing = score(facts, {}, constants, frag_before)
-    achieved = score(facts, placements, constants, frag_after)
-    stages = _stages(
-        facts, outcome.solution, constants, nothing, achieved, gap, interrupted, timed_out, timed
+    stages = prove(
+        facts,
+        outcome.model,
+        outcome.solution,
+        constants,
+        nothing=score(facts, {}, constants, frag_before),
+        achieved=score(facts, placements, constants, frag_after),
+        limits=limits,
     )
     room = room_of(
         [_state_after(state, after[state.name]) for state in facts.capacity.states],
         facts.admission.column,
         facts.fabric,
     )
-    deciding = [stage for stage in stages if stage.name != FRAGMENTATION]
     return Plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
-        starts=tuple(
-            _start(facts, placements[name]) for name in sorted(placements)
-        ),
+        starts=tuple(_start(facts, placements[name]) for name in sorted(placements)),
         pending=reasons(facts, outcome.ledger, outcome.shape_of, room),
-        metrics=_metrics(facts, before, after, frag_before, frag_after, placements, nodes),
-        proof=Proof(
-            stages=tuple(stages),
-            gap=max((stage.gap for stage in deciding), default=0.0),
-            status=_worst([stage.status for stage in stages]),
-        ),
+        metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
+        proof=overall(stages),
         warnings=warnings,
         made=made,
     )
@@ -112,7 +102,7 @@ def seat_all(
     return placements
 
 
-def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]):
+def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Rank:
     """Ranks leftovers of a node with explicit NVLink by their fragmentation."""
     free = tuple(
         have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free)
@@ -155,63 +145,6 @@ def _state_after(state: NodeState, left: Left) -> NodeState:
     )
 
 
-def _stages(
-    facts: Facts,
-    solution: Solution,
-    constants: list[int],
-    nothing: dict[str, int],
-    achieved: dict[str, int],
-    gap: float,
-    interrupted: bool,
-    timed_out: bool,
-    timed: bool,
-) -> list[StageProof]:
-    found = []
-    tiers = [tier.name for tier in facts.snapshot.policy.tiers]
-    for stage in solution.stages:
-        if stage.name not in achieved:
-            continue
-        bound = stage.bound
-        if stage.name in (GUARANTEE, GUARANTEE_PARENTS):
-            bound = bound * 1_000 // facts.values.rates.unit
-        elif stage.name == "wait":
-            bound += sum(constants)
-        elif stage.name != FRAGMENTATION:
-            bound += constants[tiers.index(stage.name.removeprefix("tier:"))]
-        objective = achieved[stage.name]
-        bound = min(bound, objective)
-        room = nothing[stage.name] - bound
-        share = (objective - bound) / room if room else 0.0
-        if objective == bound:
-            status = Status.OPTIMAL
-        elif interrupted:
-            status = Status.INTERRUPTED
-        elif share <= gap:
-            status = Status.GAP
-        else:
-            status = Status.TIME_LIMIT if timed_out else Status.FEASIBLE
-        found.append(
-            StageProof(
-                name=stage.name,
-                unit=unit_of(stage.name),
-                objective=objective,
-                bound=bound,
-                do_nothing=nothing[stage.name],
-                gap=share,
-                status=status,
-                solve_s=round(stage.seconds, 3) if timed else None,
-            )
-        )
-    return found
-
-
-def _worst(statuses: list[Status]) -> Status:
-    order = [
-        Status.INTERRUPTED, Status.TIME_LIMIT, Status.FEASIBLE, Status.GAP, Status.OPTIMAL,
-    ]
-    return min(statuses, key=order.index, default=Status.OPTIMAL)
-
-
 def _metrics(
     facts: Facts,
     before: Mapping[str, Left],
@@ -219,7 +152,6 @@ def _metrics(
     frag_before: Mapping[str, int],
     frag_after: Mapping[str, int],
     placements: Mapping[str, Placement],
-    nodes: Mapping[str, Node],
 ) -> Metrics:
     horizon = facts.values.rates.horizon
     idle = [
@@ -242,13 +174,11 @@ def _metrics(
         fragmentation_after_milli=rates[1],
         pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
         started=len(placements),
-        by_model=_by_model(facts, placements, nodes),
+        by_model=_by_model(facts, placements),
     )
 
 
-def _by_model(
-    facts: Facts, placements: Mapping[str, Placement], nodes: Mapping[str, Node]
-) -> dict[str, ModelCounts]:
+def _by_model(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, ModelCounts]:
     idle: defaultdict[str, int] = defaultdict(int)
     for state in facts.capacity.states:
         for model, gpus in state.idle.items():

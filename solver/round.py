@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 import ortools
 
@@ -13,16 +13,18 @@ import trencadis
 from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
 from trencadis.models.plan import Made
-from trencadis.solver.cpsat import Effort
-from trencadis.solver.demand import Shape
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.build import build
-from trencadis.solver.model.problem import Facts, Thresholds, classify, facts
+from trencadis.solver.model.build import Model, build
+from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
 from trencadis.solver.place import place
 from trencadis.solver.report import Round, make_plan
-from trencadis.solver.search import Clock, Solution, solve_stages
+from trencadis.solver.residual import residual
+from trencadis.solver.search import Clock, Limits, Solution, find_counts
 from trencadis.solver.verify import verify
+
+MAX_PARTS = 6
+"""Searches of one round: each settles what its relaxation has in whole numbers."""
 
 
 class InternalError(RuntimeError):
@@ -58,13 +60,20 @@ def solve(
     timer = Timer()
     warnings = check(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
-    clock = Clock(limit, options.deterministic)
+    limits = Limits(
+        clock=Clock(limit, options.deterministic),
+        workers=options.workers,
+        seed=options.seed,
+        gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
+        stop=stop,
+    )
     read = facts(snapshot)
     timer.lap("read")
-    outcome = search_and_place(read, options, clock, stop, timer)
+    outcome = search_and_place(read, options, limits, timer)
     plan = make_plan(
         read,
         outcome,
+        limits,
         made=Made(
             trencadis=trencadis.__version__,
             ortools=ortools.__version__,
@@ -73,10 +82,6 @@ def solve(
             workers=1 if options.deterministic else options.workers,
         ),
         warnings=tuple(str(fault) for fault in warnings),
-        gap=_gap(snapshot, options),
-        interrupted=stop.is_set(),
-        timed_out=clock.expired(),
-        timed=not options.deterministic,
     )
     timer.lap("report")
     verdict = verify(snapshot, plan)
@@ -88,52 +93,51 @@ def solve(
     return plan.model_copy(update={"timings_s": timer.laps()})
 
 
-def search_and_place(
-    read: Facts, options: Options, clock: Clock, stop: threading.Event, timer: Timer
-) -> Round:
-    """Counts, then names; classes that can't be placed as counted are split and counted again."""
+def search_and_place(read: Facts, options: Options, limits: Limits, timer: Timer) -> Round:
+    """Counts, then names, until nothing is left that is worth another look."""
+    ledger = Ledger(read)
+    rest = read
+    outcome: Round | None = None
+    for _ in range(MAX_PARTS):
+        problem, model, solution = count_and_place(rest, ledger, options, limits, timer)
+        if outcome is None:
+            shapes = problem.demand.shapes
+            shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
+            outcome = Round(model, ledger, solution, shape_of)
+        if not solution.partial or limits.over():
+            break
+        rest = residual(read, ledger)
+    assert outcome is not None
+    complete(ledger, outcome.shape_of.__getitem__, order(read))
+    timer.lap("complete")
+    return outcome
+
+
+def count_and_place(
+    read: Facts, ledger: Ledger, options: Options, limits: Limits, timer: Timer
+) -> tuple[Problem, Model, Solution]:
+    """One search and its placement; classes that can't be placed as counted are split."""
     thresholds = options.thresholds
     split: frozenset[str] = frozenset()
     singled: frozenset[str] = frozenset()
-    units = order(read)
-    for attempt in range(thresholds.splits + 1):
+    for attempt in count():
         problem = classify(read, thresholds, split, singled)
         timer.lap("classify")
         model = build(problem)
         timer.lap("build")
-        solution = solve_stages(
-            model.program,
-            clock,
-            lambda seconds: Effort(
-                seconds=seconds,
-                workers=options.workers,
-                seed=options.seed,
-                deterministic=options.deterministic,
-            ),
-            _gap(read.snapshot, options),
-            stop,
-        )
+        solution = find_counts(model, limits, thresholds)
         timer.lap("search")
-        ledger = Ledger(read)
+        before = ledger.started.copy()
         trouble = place(problem, model, solution.counts, ledger)
         timer.lap("place")
         more = (split | trouble.jobs, singled | trouble.nodes)
-        if not trouble.jobs or more == (split, singled) or attempt == thresholds.splits:
-            break
-        if clock.expired() or stop.is_set():
+        # Only a search of the whole program makes promises that are worth another attempt.
+        done = more == (split, singled) or not solution.stages or limits.over()
+        if done or attempt == thresholds.splits:
             break
         split, singled = more
-    shapes = problem.demand.shapes
-    shape_of: Mapping[str, Shape] = {
-        name: shapes[index] for name, index in problem.demand.shape_of.items()
-    }
-    complete(ledger, shape_of.__getitem__, units, lambda: False)
-    timer.lap("complete")
-    return Round(problem, ledger, solution, shape_of)
-
-
-def _gap(snapshot: Snapshot, options: Options) -> float:
-    return snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap
+        ledger.withdraw(ledger.started.keys() - before.keys())
+    return problem, model, solution
 
 
 class Timer:
@@ -154,4 +158,4 @@ class Timer:
         return {name: round(seconds, 3) for name, seconds in self._laps.items()}
 
 
-__all__ = ["InternalError", "Options", "Round", "Solution", "solve"]
+__all__ = ["InternalError", "Options", "solve"]

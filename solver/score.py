@@ -120,7 +120,7 @@ def score(
     constants: list[int],
     fragments: Mapping[str, int],
 ) -> dict[str, int]:
-    """Objective by stage, in order. `constants`: spread of what runs, by tier."""
+    """Objective by stage, in order; guarantees in units. `constants`: spread of what runs, by tier."""
     unit = facts.values.rates.unit
     gained: defaultdict[tuple[str, str], int] = defaultdict(int)
     for placement in placements.values():
@@ -131,10 +131,7 @@ def score(
     short = {True: 0, False: 0}
     for target in facts.targets:
         short[target.leaf] += max(0, target.missing - gained[(target.queue, target.model)])
-    stages = {
-        GUARANTEE: short[True] * 1_000 // unit,
-        GUARANTEE_PARENTS: short[False] * 1_000 // unit,
-    }
+    stages = {GUARANTEE: short[True], GUARANTEE_PARENTS: short[False]}
     by_tier = list(constants)
     for name, worth in facts.values.worth.items():
         placed = placements.get(name)

@@ -1,46 +1,51 @@
-"""Solves a model stage by stage: relaxation, window around it, and the whole where that is small."""
+"""Finds counts: small programs whole and to the end, large ones around a guide."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from trencadis.solver.bound import Matrix, SafeBound, matrix, safe_bound
-from trencadis.solver.cpsat import Effort, Outcome, Window, search
-from trencadis.solver.lp import LinearProgram, Relaxation
-from trencadis.solver.program import INFINITE, Objective, Program, Row
+from trencadis.solver.bound import SafeBound, matrix, safe_bound
+from trencadis.solver.cpsat import Effort, Window, search
+from trencadis.solver.guide import Guide, Guider
+from trencadis.solver.lp import LinearProgram, at_most
+from trencadis.solver.model.build import Model
+from trencadis.solver.model.problem import Thresholds
+from trencadis.solver.program import Objective, Program, Row
+from trencadis.solver.prove import reach, trivial
 
-SMALL = 3_000
-"""Programs of at most so many columns are searched whole at once."""
+SHARE = 0.1
+"""Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
+their bounds suffer for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """One stage of the counting model, in its own units."""
+    """What the search proved of one stage, given the stages before it."""
 
-    name: str
     value: int
     bound: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Counts, and what each stage proved about them."""
+    """Counts, and what the search proved on the way."""
 
     counts: list[int]
-    stages: tuple[StageResult, ...]
-    interrupted: bool
-    timed_out: bool
+    stages: dict[str, StageResult]
+    """Empty where the search only looked around a guide."""
+    partial: bool = False
+    """The counts are a whole part; what they leave is worth another search."""
 
 
 class Clock:
-    """The time that is left; endless in deterministic mode, where only work counts."""
+    """The time that is left; in deterministic mode time stands still and only work counts."""
 
     def __init__(self, seconds: float, deterministic: bool) -> None:
         self.end = math.inf if deterministic else time.monotonic() + seconds
@@ -56,168 +61,181 @@ class Clock:
         return self.left() <= 0
 
 
-def solve_stages(
-    program: Program,
-    clock: Clock,
-    effort: Callable[[float], Effort],
-    gap: float,
-    stop: threading.Event,
-) -> Solution:
-    """Lexicographic optimum of a program's objectives, or what the time allows.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how well to search."""
 
-    Starts from `program.rest`, where nothing starts.
-    """
-    run = _Run(program, clock, effort, gap, stop)
-    for objective in program.objectives:
-        run.stage(objective)
-    return Solution(
-        counts=run.counts,
-        stages=tuple(run.results),
-        interrupted=stop.is_set(),
-        timed_out=clock.expired(),
-    )
+    clock: Clock
+    workers: int
+    seed: int
+    gap: float
+    stop: threading.Event
 
-
-class _Run:
-    def __init__(
-        self,
-        program: Program,
-        clock: Clock,
-        effort: Callable[[float], Effort],
-        gap: float,
-        stop: threading.Event,
-    ) -> None:
-        self.program, self.clock, self.effort, self.gap, self.stop = (
-            program, clock, effort, gap, stop,
+    def effort(self, most: float = math.inf) -> Effort:
+        """The effort for one step, of at most so many seconds."""
+        return Effort(
+            seconds=min(most, self.clock.left()),
+            workers=self.workers,
+            seed=self.seed,
+            deterministic=self.clock.deterministic,
         )
-        self.counts = list(program.rest)
-        self.pins: list[tuple[Objective, int]] = []
-        self.results: list[StageResult] = []
-        self.relaxed = LinearProgram(program)
-        self.rows = list(program.rows)
-        self.flat: Matrix | None = None
 
-    def stage(self, objective: Objective) -> None:
-        """Minimises one objective, earlier ones pinned."""
-        began = time.monotonic()
-        nothing = objective.value(self.program.rest)
-        value = objective.value(self.counts)
-        bound = _trivial(self.program, objective)
-        relaxed: Relaxation | None = None
-        if value > bound and not self._over():
-            relaxed = self.relaxed.solve(objective, self.clock.left())
-        proof: SafeBound | None = None
-        if relaxed is not None:
-            proof = safe_bound(self.program, objective, self._matrix(), relaxed.duals)
-            bound = max(bound, proof.value)
-        if value > bound and not self._over():
-            bound = self._improve(objective, relaxed, proof, bound, nothing)
-            value = objective.value(self.counts)
-        self.results.append(
-            StageResult(objective.name, value, min(bound, value), time.monotonic() - began)
-        )
-        self._pin(objective, value)
-
-    def _over(self) -> bool:
+    def over(self) -> bool:
+        """Whether to end now."""
         return self.stop.is_set() or self.clock.expired()
 
-    def _matrix(self) -> Matrix:
-        if self.flat is None:
-            self.flat = matrix(self.rows)
-        return self.flat
 
-    def _pin(self, objective: Objective, value: int) -> None:
-        if not objective.terms:
-            return
-        self.pins.append((objective, value))
-        self.relaxed.pin(objective, value)
-        self.rows.append(
-            Row(
-                list(objective.terms),
-                list(objective.terms.values()),
-                -INFINITE,
-                value - objective.constant,
-            )
-        )
-        self.flat = None
+def find_counts(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
+    """Lexicographically good counts; `program.rest` (nothing starts) at worst."""
+    if len(model.program.low) <= thresholds.whole:
+        return _Whole(model.program, limits).solve()
+    return _around_guide(model, limits, thresholds)
 
-    def _improve(
-        self,
-        objective: Objective,
-        relaxed: Relaxation | None,
-        proof: SafeBound | None,
-        bound: int,
-        nothing: int,
-    ) -> int:
-        """Looks for better counts; returns the best bound known."""
-        small = len(self.program.low) <= SMALL
-        if relaxed is not None and not small:
-            self._accept(objective, self._search(objective, self._window(relaxed), bound, nothing))
-        if self._good(objective, bound, nothing) or self._over():
+
+def decision_columns(model: Model) -> npt.NDArray[np.bool_]:
+    """Marks the columns that decide who starts."""
+    decision = np.ones(len(model.program.low), dtype=bool)
+    decision[list(model.columns.supply())] = False
+    return decision
+
+
+class _Whole:
+    """Each stage to its end: relaxation, reduced costs, CP-SAT on what is within reach."""
+
+    def __init__(self, program: Program, limits: Limits) -> None:
+        self.program, self.limits = program, limits
+        self.counts = list(program.rest)
+        self.pins: list[Row] = []
+        self.relaxed = LinearProgram(program)
+
+    def solve(self) -> Solution:
+        stages = {}
+        for objective in self.program.objectives:
+            bound = self._stage(objective)
+            value = objective.value(self.counts)
+            stages[objective.name] = StageResult(value, min(bound, value))
+            if objective.terms:
+                pin = at_most(objective, value)
+                self.pins.append(pin)
+                self.relaxed.add(pin)
+        return Solution(self.counts, stages)
+
+    def _stage(self, objective: Objective) -> int:
+        """Improves the counts in one objective; returns the bound that it proved."""
+        bound = trivial(self.program, objective)
+        nothing = objective.value(self.program.rest)
+        proof: SafeBound | None = None
+        if not self._good(objective, bound, nothing) and not self.limits.over():
+            relaxation = self.relaxed.solve(objective, self.limits.clock.left())
+            if relaxation is not None:
+                rows = matrix(self.relaxed.rows)
+                proof = safe_bound(self.program, objective, rows, relaxation.duals)
+                bound = max(bound, proof.value)
+        if self._good(objective, bound, nothing) or self.limits.over():
             return bound
-        window = self._reach(objective, proof)
-        outcome = self._search(objective, window, bound, nothing)
-        self._accept(objective, outcome)
-        value = objective.value(self.counts)
-        if outcome.infeasible:
-            # Nothing better lies within reach of the bound: what we have is best.
-            return value
+        outcome = search(
+            self.program,
+            objective,
+            self._window(objective, proof),
+            self.counts,
+            bound + int(self.limits.gap * max(0, nothing - bound)),
+            self.limits.effort(),
+            self.limits.stop,
+            self.pins,
+        )
+        if outcome.solution is not None:
+            self.counts = outcome.solution
         if outcome.bound is not None:
-            bound = max(bound, min(outcome.bound, value))
+            bound = max(bound, outcome.bound)
         return bound
 
     def _good(self, objective: Objective, bound: int, nothing: int) -> bool:
-        value = objective.value(self.counts)
-        return value <= bound or value - bound <= self.gap * (nothing - bound)
+        excess = objective.value(self.counts) - bound
+        return excess <= self.limits.gap * max(0, nothing - bound)
 
-    def _search(
-        self, objective: Objective, window: Window, bound: int, nothing: int
-    ) -> Outcome:
-        target = bound + int(self.gap * max(0, nothing - bound))
-        return search(
-            self.program,
-            self.pins,
-            objective,
-            window,
-            self.counts,
-            target,
-            self.effort(self.clock.left()),
-            self.stop,
-        )
-
-    def _accept(self, objective: Objective, outcome: Outcome) -> None:
-        if outcome.solution is not None and objective.value(outcome.solution) <= objective.value(
-            self.counts
-        ):
-            self.counts = outcome.solution
-
-    def _window(self, relaxed: Relaxation) -> Window:
-        """Around the relaxed point, and including what we have."""
-        here = np.array(self.counts)
-        low = np.minimum(np.floor(relaxed.point + 1e-6).astype(np.int64), here)
-        high = np.maximum(np.ceil(relaxed.point - 1e-6).astype(np.int64), here)
-        low = np.maximum(low, self.program.low)
-        high = np.minimum(high, self.program.high)
-        return Window(low.tolist(), high.tolist())
-
-    def _reach(self, objective: Objective, proof: SafeBound | None) -> Window:
-        """All points that can beat what we have: reduced costs fix the other columns."""
-        low, high = np.array(self.program.low), np.array(self.program.high)
+    def _window(self, objective: Objective, proof: SafeBound | None) -> Window:
+        """All points that can beat what we have, and what we have."""
+        low = np.array(self.program.low, dtype=np.int64)
+        high = np.array(self.program.high, dtype=np.int64)
         if proof is not None:
-            slack = (objective.value(self.counts) - proof.value + 1) * proof.scale
-            steps = np.where(
-                proof.reduced == 0, INFINITE, slack // np.maximum(1, np.abs(proof.reduced))
-            )
-            high = np.where(proof.reduced > 0, np.minimum(high, low + steps), high)
-            low = np.where(proof.reduced < 0, np.maximum(low, np.array(self.program.high) - steps), low)
-            here = np.array(self.counts)
-            low, high = np.minimum(low, here), np.maximum(high, here)
+            low, high = reach(proof, objective.value(self.counts), low, high)
+            low, high = np.minimum(low, self.counts), np.maximum(high, self.counts)
         return Window(low.tolist(), high.tolist())
 
 
-def _trivial(program: Program, objective: Objective) -> int:
-    """The objective with each column at its better bound."""
-    return objective.constant + sum(
-        cost * (program.low[c] if cost > 0 else program.high[c])
-        for c, cost in objective.terms.items()
+def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
+    program = model.program
+    nothing = Solution(list(program.rest), {})
+    pieces = [piece.column for pieces in model.columns.pieces for piece in pieces]
+    guider = Guider(
+        program, pieces, decision_columns(model), limits.gap * SHARE, limits.effort(2.0), limits.stop
     )
+    guide = guider.guide()
+    if guide is None or limits.over():
+        return nothing
+    if len(program.low) > thresholds.parts:
+        return Solution(_floor(guide), {}, partial=True)
+    settled = _settle(model, guide, limits)
+    if settled is None:
+        return Solution(_floor(guide), {}, partial=True)
+    return Solution(settled, {})
+
+
+def _floor(guide: Guide) -> list[int]:
+    """The whole part of a guide: placement takes what holds together of it."""
+    counts: list[int] = np.floor(guide.point + 1e-6).astype(np.int64).tolist()
+    for column, value in guide.starts.items():
+        counts[column] = value
+    return counts
+
+
+def _settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
+    """Whole numbers around the guide, stage by stage; None if none were found."""
+    program = model.program
+    window = _window(model, guide)
+    hint: Sequence[int] = np.clip(np.rint(guide.point), window.low, window.high).astype(int).tolist()
+    counts: list[int] | None = None
+    pins: list[Row] = []
+    for objective in program.objectives:
+        if not objective.terms:
+            continue
+        nothing = objective.value(program.rest)
+        reach_for = guide.values.get(objective.name, trivial(program, objective))
+        target = reach_for + int(limits.gap * SHARE * max(0, nothing - reach_for))
+        if counts is None or objective.value(counts) > target:
+            if limits.over():
+                return counts
+            effort = limits.effort(limits.clock.left() / 3)
+            outcome = search(
+                program, objective, window, hint, target, effort, limits.stop, pins
+            )
+            if outcome.solution is not None:
+                counts = outcome.solution
+                hint = counts
+            if counts is None:
+                return None
+        pins.append(at_most(objective, objective.value(counts)))
+    return counts
+
+
+def _window(model: Model, guide: Guide) -> Window:
+    """Near the guide: jobs may only drop out, patterns are those of the guide, give or take one."""
+    program, columns = model.program, model.columns
+    least, most = np.array(program.low), np.array(program.high)
+    low = np.floor(guide.point + 1e-6).astype(np.int64) - 1
+    high = np.ceil(guide.point - 1e-6).astype(np.int64) + 1
+    unused = np.zeros(len(low), dtype=bool)
+    unused[list(columns.fills.values())] = True
+    high = np.where(unused & (guide.point <= 1e-7), 0, high)
+    # Sums over many patterns move by as much as the patterns' roundings add up to.
+    drift = 8 + int(np.count_nonzero(np.abs(guide.point - np.rint(guide.point)) > 1e-6))
+    for table in (columns.flows, columns.fillers, columns.chosen):
+        wide = list(table.values())
+        low[wide], high[wide] = low[wide] - drift, high[wide] + drift
+    for column, value in guide.starts.items():
+        low[column], high[column] = value - 2, value
+    low = np.clip(low, least, most)
+    high = np.clip(high, least, most)
+    shortfalls = columns.shortfalls
+    low[shortfalls], high[shortfalls] = least[shortfalls], most[shortfalls]
+    return Window(np.minimum(low, high).tolist(), np.maximum(low, high).tolist())

@@ -72,11 +72,17 @@ def test_bounds_hold_at_any_threshold(family: str) -> None:
         st.integers(1, 3),
         st.sampled_from((1, 2, 3, 3_000)),
         st.integers(0, 2),
+        st.sampled_from((0, 3_000)),
+        st.sampled_from((0, 20_000)),
     )
-    def check(snapshot: Snapshot, segments: int, patterns: int, splits: int) -> None:
+    def check(
+        snapshot: Snapshot, segments: int, patterns: int, splits: int, whole: int, parts: int
+    ) -> None:
         optimum(snapshot)
         options = Options(
-            time_limit_s=60, workers=1, thresholds=Thresholds(segments, patterns, splits)
+            time_limit_s=60,
+            workers=1,
+            thresholds=Thresholds(segments, patterns, splits, whole, parts),
         )
         plan = solve(snapshot, options)
         assert verify(snapshot, plan).violations == ()

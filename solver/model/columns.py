@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.demand import JobClass, Need, Way
@@ -63,6 +64,20 @@ class Columns:
     """(located need, family, domain)."""
     shortfalls: list[int] = field(default_factory=list)
     """By target of the facts."""
+
+    def supply(self) -> set[int]:
+        """The columns that say where things go; all others decide who starts."""
+        tables: tuple[Iterable[int], ...] = (
+            *(table.values() for table in self.places.values()),
+            *(table.values() for table in self.segments.values()),
+            self.flows.values(),
+            self.fills.values(),
+            self.parts.values(),
+            self.pooled.values(),
+            self.fillers.values(),
+            self.cell_fillers.values(),
+        )
+        return set(chain.from_iterable(tables))
 
     def started(self, index: int) -> list[tuple[int, int]]:
         """Terms that count the units of a class that start."""

@@ -1,0 +1,129 @@
+"""The proof that a plan carries: each stage's objective beside a bound given the stages before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from trencadis.models import Proof, StageProof, Status
+from trencadis.solver.lp import LinearProgram
+from trencadis.solver.model.build import Model
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.prove import Prover
+from trencadis.solver.search import Limits, Solution, decision_columns
+from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
+
+PROOF_SECONDS = 2.0
+"""What the bound of one stage may take beyond the time limit's rest."""
+
+
+def prove(
+    facts: Facts,
+    model: Model,
+    solution: Solution,
+    constants: Sequence[int],
+    nothing: Mapping[str, int],
+    achieved: Mapping[str, int],
+    limits: Limits,
+) -> list[StageProof]:
+    """Bounds for what the plan achieved.
+
+    `constants`: spread of what runs, by tier, which the model leaves out; `nothing` and
+    `achieved`: the stages if nothing starts, and under the plan.
+    """
+    prover: Prover | None = None
+    found: list[StageProof] = []
+    holds = True  # what the search proved holds as long as the plan kept its promises
+    earlier: list[tuple[int, int]] = []
+    objectives = model.program.objectives
+    for position, objective in enumerate(objectives):
+        name = objective.name
+        began = time.monotonic()
+        shift = _shift(facts, name, constants)
+        value = achieved[name] - shift
+        known = solution.stages.get(name)
+        if known is not None and holds:
+            bound = known.bound
+        else:
+            if prover is None:
+                prover = Prover(
+                    model.program, LinearProgram(model.program), decision_columns(model)
+                )
+                for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
+                    prover.pin(before, pinned)
+            slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
+            effort = limits.effort(PROOF_SECONDS)
+            bound = prover.bound(objective, value, value - slack, effort, limits.stop)
+            prover.pin(objective, value)
+        earlier.append((value, bound))
+        holds = holds and known is not None and value <= known.value
+        found.append(
+            _stage(
+                facts,
+                name,
+                achieved[name],
+                min(bound + shift, achieved[name]),
+                nothing[name],
+                limits,
+                time.monotonic() - began,
+            )
+        )
+    return found
+
+
+def _shift(facts: Facts, name: str, constants: Sequence[int]) -> int:
+    tiers = [f"tier:{tier.name}" for tier in facts.snapshot.policy.tiers]
+    if name in tiers:
+        return constants[tiers.index(name)]
+    return sum(constants) if name == "wait" else 0
+
+
+def _stage(
+    facts: Facts,
+    name: str,
+    objective: int,
+    bound: int,
+    nothing: int,
+    limits: Limits,
+    seconds: float,
+) -> StageProof:
+    if name in (GUARANTEE, GUARANTEE_PARENTS):
+        unit = facts.values.rates.unit
+        objective, bound, nothing = (n * 1_000 // unit for n in (objective, bound, nothing))
+    room = nothing - bound
+    gap = (objective - bound) / room if room else 0.0
+    if objective == bound:
+        status = Status.OPTIMAL
+    elif limits.stop.is_set():
+        status = Status.INTERRUPTED
+    elif gap <= limits.gap:
+        status = Status.GAP
+    else:
+        status = Status.TIME_LIMIT if limits.clock.expired() else Status.FEASIBLE
+    return StageProof(
+        name=name,
+        unit=unit_of(name),
+        objective=objective,
+        bound=bound,
+        do_nothing=nothing,
+        gap=gap,
+        status=status,
+        solve_s=None if limits.clock.deterministic else round(seconds, 3),
+    )
+
+
+def overall(stages: Sequence[StageProof]) -> Proof:
+    """The proof of the plan as a whole."""
+    worst = (
+        Status.INTERRUPTED,
+        Status.TIME_LIMIT,
+        Status.FEASIBLE,
+        Status.GAP,
+        Status.OPTIMAL,
+    )
+    deciding = [stage.gap for stage in stages if stage.name != FRAGMENTATION]
+    return Proof(
+        stages=tuple(stages),
+        gap=max(deciding, default=0.0),
+        status=min((stage.status for stage in stages), key=worst.index, default=Status.OPTIMAL),
+    )
