@@ -136,12 +136,11 @@ def _limits(
     for quota, who in ((limits.quota, ""), (limits.quota_per_user, job.user)):
         total = quota.total_milli()
         if total is not None:
-            key = (*owner, "gpus", who)
-            ledger.charge(job, running, on, key, units, total * unit // 1_000)
+            ledger.charge(job, running, on, (*owner, "gpus", who), units, total * unit // 1_000)
         for model, gpus in quota.by_model.items():
             if running or not job.gpu_models or model in job.gpu_models:
-                key = (*owner, "model", model, who)
-                ledger.charge(job, running, on, key, units, gpus * unit, model)
+                where = (*owner, "model", model, who)
+                ledger.charge(job, running, on, where, units, gpus * unit, model)
     for count, who in ((limits.jobs, ""), (limits.jobs_per_user, job.user)):
         if count is not None:
             ledger.charge(job, running, on, (*owner, "jobs", who), 1, count)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
+from trencadis.models.units import MIG_UNITS, task_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,8 @@ def _take_unknown(counts: dict[str, int], job: Job) -> None:
 
 
 def running_model(job: Job, nodes: Mapping[str, Node]) -> str | None:
-    """The GPU model a job runs on: of its first known index, else its node's or its own only one."""
-    if not job.request.gpus:
+    """The GPU model a job runs on: of its first known index, else its node's or its only one."""
+    if not task_units(job.request, MIG_UNITS):
         return None
     for task in job.allocation:
         installed = _installed(nodes[task.node])

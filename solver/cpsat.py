@@ -136,7 +136,7 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
         parameters.max_time_in_seconds = max(0.01, effort.seconds)
 
 
-class _Enough(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+class _Enough(cp_model.CpSolverSolutionCallback):
     """Ends the search at the first solution that is good enough."""
 
     def __init__(self, target: float) -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from trencadis.models import Request, Snapshot
 from trencadis.models.units import asks_for_mig
 
-
 _PLENTY = 1 << 62
 
 
@@ -117,7 +116,8 @@ def profile(snapshot: Snapshot, resources: tuple[str, ...]) -> Profile:
     entries = tuple(
         Entry(gpus, need, models, linked, count)
         for (gpus, need, models, linked), count in sorted(
-            counts.items(), key=lambda item: (item[0][0], item[0][1], sorted(item[0][2]), item[0][3])
+            counts.items(),
+            key=lambda item: (item[0][0], item[0][1], sorted(item[0][2]), item[0][3]),
         )
     )
     return Profile(

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from trencadis.models import Job
-from trencadis.solver.demand import Need, Shape, Way
 from trencadis.solver.fabric import Domain
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.shapes import Need, Shape, Way
 
 
 def order(facts: Facts) -> list[tuple[Job, ...]]:

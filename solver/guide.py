@@ -138,7 +138,6 @@ class Guider:
         """Lets the priced problem choose among this stage's jobs."""
         rows = self.relaxed.rows
         priced = decide(
-            self.program,
             rows,
             matrix(rows),
             objective,

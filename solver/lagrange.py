@@ -34,7 +34,6 @@ class Decisions:
 
 
 def decide(
-    program: Program,
     rows: Sequence[Row],
     flat: Matrix,
     objective: Objective,
@@ -47,7 +46,8 @@ def decide(
 ) -> Decisions:
     """Solves the decisions against prices.
 
-    `decision`: marks their columns; `hint`: where to begin; `window`: bounds that all points to be bounded keep.
+    `decision`: marks their columns; `hint`: where to begin; `window`: bounds that all points to be
+    bounded keep.
     """
     low = np.array(window.low, dtype=np.int64)
     high = np.array(window.high, dtype=np.int64)
@@ -65,9 +65,9 @@ def decide(
     side = np.where(whole > 0, flat.low, flat.high)
     for position in np.flatnonzero(whole):
         constant += int(whole[position]) * int(side[position])
-    for column in np.flatnonzero(~decision & (reduced != 0)):
-        bound = low[column] if reduced[column] > 0 else high[column]
-        constant += int(reduced[column]) * int(bound)
+    for index in np.flatnonzero(~decision & (reduced != 0)):
+        best = int(low[index] if reduced[index] > 0 else high[index])
+        constant += int(reduced[index]) * best
     priced = Program(
         low=np.where(decision, low, 0).tolist(),
         high=np.where(decision, high, 0).tolist(),

@@ -1,20 +1,20 @@
-"""What is left while jobs are being placed: idle GPUs, CPU and memory by node, limits by account."""
+"""What is left while jobs are being placed: GPUs, CPU and memory by node, limits by account."""
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.demand import Need
 from trencadis.solver.model.lending import kept
 from trencadis.solver.model.order import pool_of, same_pool
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.room import fits
 from trencadis.solver.seats import seats
+from trencadis.solver.shapes import Need
 
 Bundles = list[tuple[str, Need]]
 """What a job puts where: (node, need)."""
@@ -117,8 +117,8 @@ class Ledger:
             account = self.facts.books.accounts[index]
             if account.limit is not None and self.used[index] + amount > account.slack:
                 return False
-        together = ChainMap(self.started, {job.name: (None, []) for job, _ in members})
-        if not all(self._heads.open(job, together) for job, _ in members):
+        together = {job.name for job, _ in members}
+        if not all(self._heads.open(job, self.started, together) for job, _ in members):
             return False
         return all(self._lends(model, extra) for model in self._keeps)
 
@@ -186,14 +186,16 @@ class _Heads:
         for jobs in self.ahead.values():
             jobs.sort(key=lambda entry: entry[0])
 
-    def open(self, job: Job, started: Container[str]) -> bool:
-        """Whether all jobs ahead of it in its pool have started."""
+    def open(self, job: Job, started: Container[str], together: Container[str]) -> bool:
+        """Whether all jobs ahead of it in its pool have started, or start with it."""
         if job.name not in self.rank:
             return True
         for rank, other in self.ahead[job.queue]:
             if rank >= self.rank[job.name]:
                 return True
-            if other.name not in started and same_pool(pool_of(other), pool_of(job)):
+            if other.name in started or other.name in together:
+                continue
+            if same_pool(pool_of(other), pool_of(job)):
                 return False
         return True
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trencadis.models import Job
-from trencadis.solver.demand import Need, Way
 from trencadis.solver.fabric import Domain
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.build import Model
-from trencadis.solver.model.columns import counted_by_domain, located_part
+from trencadis.solver.model.columns import counted_by_domain
 from trencadis.solver.model.problem import Problem
-from trencadis.solver.patterns.whole import Slot
-from trencadis.solver.room import UNBOUNDED
+from trencadis.solver.place_bins import fill_bins
+from trencadis.solver.place_fillers import FillerPlacer
+from trencadis.solver.shapes import Way
 
 
 @dataclass(slots=True)
@@ -24,16 +24,6 @@ class Trouble:
     jobs: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     """Nodes of families whose pooled CPU or memory did not work out."""
-
-
-@dataclass(slots=True)
-class _Places:
-    """Free places by what they are for."""
-
-    free: defaultdict[tuple[int, Slot], deque[str]]
-    """(family, slot) -> node names."""
-    located: defaultdict[int, defaultdict[Domain, deque[str]]]
-    """Located need -> domain -> node names."""
 
 
 def place(problem: Problem, model: Model, solution: Sequence[int], ledger: Ledger) -> Trouble:
@@ -53,12 +43,9 @@ class _Placer:
         self.problem, self.columns, self.x = problem, model.columns, solution
         self.ledger = ledger
         self.trouble = Trouble()
-        self._pool_idle: dict[str, Counter[str]] = {}
-        self._filler_queues: dict[tuple[Need, bool], deque[str]] = {}
-        self.reserve: dict[str, tuple[int, ...]] = {}
         self.eligible = problem.facts.values.eligible
         self.path = problem.facts.fabric.path
-        self.places = self._fill_bins()
+        self.places = fill_bins(problem, model, solution)
         self.need_index = {need: i for i, need in enumerate(problem.supply.needs)}
         self.located_index = {need: i for i, need in enumerate(problem.supply.located)}
         self.queues = self._flow_queues()
@@ -80,71 +67,6 @@ class _Placer:
             for job, nodes in self._nodes_for(way, going[way]):
                 taken[job] = (way, nodes)
         self._settle(taken)
-
-    def _fill_bins(self) -> _Places:
-        """Gives each bin its pattern."""
-        places = _Places(
-            free=defaultdict(deque), located=defaultdict(lambda: defaultdict(deque))
-        )
-        supply = self.problem.supply
-        patterns: defaultdict[int, list[int]] = defaultdict(list)
-        for (c, p), column in self.columns.fills.items():
-            patterns[c].extend([p] * self.x[column])
-        parts: defaultdict[tuple[int, object], deque[Domain]] = defaultdict(deque)
-        for (c, domain, part), column in self.columns.parts.items():
-            parts[(c, part)].extend([domain] * self.x[column])
-        for c, chosen in patterns.items():
-            cls = supply.classes[c]
-            assert cls.patterns is not None
-            by_domain = {d: deque(s.name for s in states) for d, states in cls.cells.items()}
-            pending: list[int] = []
-            used: set[str] = set()
-            for p in chosen:
-                part = located_part(cls, cls.patterns[p])
-                if not part:
-                    pending.append(p)
-                    continue
-                if parts[(c, part)]:
-                    name = by_domain[parts[(c, part)].popleft()].popleft()
-                    used.add(name)
-                    self._open(places, c, p, name)
-            rest = [state.name for state in cls.nodes if state.name not in used]
-            for p, name in zip(pending, rest, strict=False):
-                self._open(places, c, p, name)
-        for (c, s, domain), column in self.columns.pooled.items():
-            self._open_pool(places, c, s, domain, self.x[column])
-        return places
-
-    def _open(self, places: _Places, c: int, p: int, name: str) -> None:
-        cls = self.problem.supply.classes[c]
-        assert cls.patterns is not None
-        pattern = cls.patterns[p]
-        self.reserve[name] = pattern.reserve
-        for s, number in pattern.counts:
-            slot = cls.slots[s]
-            if slot.located < 0:
-                places.free[(cls.family, slot)].extend([name] * number)
-            else:
-                domain = self.path[name][: self.problem.supply.grain]
-                places.located[slot.located][domain].extend([name] * number)
-
-    def _open_pool(self, places: _Places, c: int, s: int, domain: Domain, count: int) -> None:
-        """A pooled class promises slots without saying on which node: first fit decides."""
-        cls = self.problem.supply.classes[c]
-        slot = cls.slots[s]
-        states = cls.nodes if slot.located < 0 else cls.cells[domain]
-        left = count
-        for state in states:
-            if left <= 0 or not slot.gpus:
-                break
-            idle = self._pool_idle.setdefault(state.name, Counter(cls.type.counts()))
-            number = min(left, idle[slot.model or ""] // slot.gpus)
-            idle[slot.model or ""] -= number * slot.gpus
-            left -= number
-            if slot.located < 0:
-                places.free[(cls.family, slot)].extend([state.name] * number)
-            else:
-                places.located[slot.located][domain].extend([state.name] * number)
 
     def _flow_queues(self) -> dict[int, deque[str]]:
         """Hands the free slots to the needs that flow into them."""
@@ -256,31 +178,37 @@ class _Placer:
                 solid[job] = (way, [(name, way.need) for name in nodes])
             else:
                 self.trouble.jobs.add(job)
-        fillers.sort(key=lambda entry: (-sum(entry[1].need.need), -entry[1].count, entry[0]))
-        for job, way in fillers:
-            nodes = self._fill(way, self.eligible[job])
-            if nodes is not None and self._take(job, way, nodes):
-                solid[job] = (way, [(name, way.need) for name in nodes])
-            else:
-                self.trouble.jobs.add(job)
-                self.trouble.nodes.update(
-                    node.state.name
-                    for node in self.ledger.nodes.values()
-                    if way.need.columns >> node.column & 1
-                )
+        self._settle_fillers(fillers, solid)
         groups: defaultdict[str, list[Job]] = defaultdict(list)
         for name in taken:
-            job = self.eligible[name]
-            groups[job.group or f"\n{name}"].append(job)
+            member = self.eligible[name]
+            groups[member.group or f"\n{name}"].append(member)
         for members in groups.values():
-            if all(job.name in solid for job in members):
-                for job in members:
-                    way, bundles = solid[job.name]
-                    self.ledger.start(job, way.need.model, bundles)
-            else:
-                for job in members:
-                    if job.name in solid:
-                        self.ledger.give_back(job.name, solid[job.name][1])
+            whole = all(member.name in solid for member in members)
+            for member in members:
+                if whole:
+                    way, bundles = solid[member.name]
+                    self.ledger.start(member, way.need.model, bundles)
+                elif member.name in solid:
+                    self.ledger.give_back(member.name, solid[member.name][1])
+
+    def _settle_fillers(
+        self, fillers: list[tuple[str, Way]], solid: dict[str, tuple[Way, Bundles]]
+    ) -> None:
+        """Tasks without GPUs, the largest first."""
+        placer = FillerPlacer(self.ledger, self.places.reserve)
+        fillers.sort(key=lambda entry: (-sum(entry[1].need.need), -entry[1].count, entry[0]))
+        for job, way in fillers:
+            nodes = placer.nodes(way, self.eligible[job])
+            if nodes is not None and self._take(job, way, nodes):
+                solid[job] = (way, [(name, way.need) for name in nodes])
+                continue
+            self.trouble.jobs.add(job)
+            self.trouble.nodes.update(
+                node.state.name
+                for node in self.ledger.nodes.values()
+                if way.need.columns >> node.column & 1
+            )
 
     def _is_filler(self, way: Way) -> bool:
         return not way.need.gpus and not way.need.exclusive
@@ -306,71 +234,6 @@ class _Placer:
         node = self.ledger.nodes[name]
         return node.idle.get(way.need.model or "", 0) >= way.need.gpus and all(
             want <= have for want, have in zip(way.need.need, node.free, strict=True)
-        )
-
-    def _fill(self, way: Way, job: Job) -> list[str] | None:
-        """Nodes for tasks without GPUs: first where fragmentation does not suffer."""
-        cap = (job.max_tasks_per_node or way.count * way.need.sets) // way.need.sets
-        for keep in (True, False):
-            if way.segment or 1 <= way.depth <= self.problem.facts.fabric.depth:
-                found = self._fill_domain(way, cap, keep)
-            else:
-                found = self._fill_anywhere(way, cap, keep)
-            if found is not None:
-                return found
-        return None
-
-    def _fill_anywhere(self, way: Way, cap: int, keep: bool) -> list[str] | None:
-        """Nodes only fill up here, so a full one leaves the queue for good."""
-        key = (way.need, keep)
-        if key not in self._filler_queues:
-            names = sorted(self.ledger.nodes, key=self._idle_first)
-            self._filler_queues[key] = deque(n for n in names if self._room(way.need, n, keep))
-        queue = self._filler_queues[key]
-        found: list[str] = []
-        for name in list(queue):
-            number = self._room(way.need, name, keep)
-            if number == 0:
-                queue.remove(name)
-            found.extend([name] * min(number, cap, way.count - len(found)))
-            if len(found) == way.count:
-                return found
-        return None
-
-    def _fill_domain(self, way: Way, cap: int, keep: bool) -> list[str] | None:
-        fine = way.segment_depth if way.segment else way.depth
-        piece = way.segment or way.count
-        parts: defaultdict[Domain, list[str]] = defaultdict(list)
-        for name in self.ledger.nodes:
-            number = min(cap, self._room(way.need, name, keep))
-            parts[self.path[name][:fine]].extend([name] * number)
-        wide: defaultdict[Domain, list[str]] = defaultdict(list)
-        for domain in sorted(parts):
-            whole = len(parts[domain]) // piece * piece
-            wide[domain[: way.depth]].extend(parts[domain][:whole])
-        for domain in sorted(wide):
-            if len(wide[domain]) >= way.count:
-                return wide[domain][: way.count]
-        return None
-
-    def _idle_first(self, name: str) -> tuple[int, str]:
-        return (sum(self.ledger.nodes[name].idle.values()), name)
-
-    def _room(self, need: Need, name: str, keep: bool) -> int:
-        number = self.ledger.fits(need, self.ledger.nodes[name])
-        return min(number, self._spare(need, name)) if keep and number else number
-
-    def _spare(self, need: Need, name: str) -> int:
-        """How many fit if what the pattern keeps for fragmentation stays free."""
-        reserve = self.reserve.get(name, (0,) * len(need.need))
-        free = self.ledger.nodes[name].free
-        return min(
-            (
-                max(0, have - keep) // want
-                for want, have, keep in zip(need.need, free, reserve, strict=True)
-                if want
-            ),
-            default=UNBOUNDED,
         )
 
 

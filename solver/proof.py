@@ -1,9 +1,10 @@
-"""The proof that a plan carries: each stage's objective beside a bound given the stages before it."""
+"""The proof that a plan carries: each stage's objective, and a bound given the stages before."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from trencadis.models import Proof, StageProof, Status
 from trencadis.solver.lp import LinearProgram
@@ -14,7 +15,7 @@ from trencadis.solver.search import Limits, Solution, decision_columns
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
 PROOF_SECONDS = 2.0
-"""What the bound of one stage may take beyond the time limit's rest."""
+"""What the bound of one stage may take, in each of its two steps."""
 
 
 def prove(
@@ -52,7 +53,7 @@ def prove(
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
-            effort = limits.effort(PROOF_SECONDS)
+            effort = replace(limits.effort(), seconds=PROOF_SECONDS)
             bound = prover.bound(objective, value, value - slack, effort, limits.stop)
             prover.pin(objective, value)
         earlier.append((value, bound))

@@ -33,7 +33,7 @@ class Prover:
         effort: Effort,
         stop: threading.Event,
     ) -> int:
-        """A lower bound of the objective, at most `value`; tries harder while it is below `enough`."""
+        """A lower bound of the objective, at most `value`; tries harder while below `enough`."""
         best = trivial(self.program, objective)
         proof: SafeBound | None = None
         relaxation = None
@@ -45,7 +45,6 @@ class Prover:
             best = max(best, proof.value)
             if best < min(value, enough) and not stop.is_set():
                 priced = decide(
-                    self.program,
                     self.relaxed.rows,
                     flat,
                     objective,

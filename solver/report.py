@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from trencadis.models import Metrics, Node, Plan, Start, TaskAllocation
 from trencadis.models.plan import Made, ModelCounts
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.demand import Need, Shape
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
@@ -26,6 +25,7 @@ from trencadis.solver.score import (
 )
 from trencadis.solver.search import Limits, Solution
 from trencadis.solver.seats import Rank, seats
+from trencadis.solver.shapes import Need, Shape
 from trencadis.solver.spread import spread_cost
 
 
@@ -155,7 +155,7 @@ def _metrics(
 ) -> Metrics:
     horizon = facts.values.rates.horizon
     idle = [
-        sum(len(gpus) for rest in left.values() if not rest.exclusive for gpus in rest.idle.values())
+        sum(len(g) for rest in left.values() if not rest.exclusive for g in rest.idle.values())
         for left in (before, after)
     ]
     elsewhere = facts.capacity.idle_elsewhere

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trencadis.models import Job
+from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.demand import Need, Way
 from trencadis.solver.fabric import Domain, Tree
 from trencadis.solver.gpus import LinkGraph, subsets
-from trencadis.solver.supply import bin_graph
+from trencadis.solver.shapes import Need, Way
 
 UNBOUNDED = 1_000_000_000
 

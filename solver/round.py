@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import count
 
-import ortools
-
-import trencadis
 from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
 from trencadis.models.plan import Made
@@ -23,6 +21,7 @@ from trencadis.solver.residual import residual
 from trencadis.solver.search import Clock, Limits, Solution, find_counts
 from trencadis.solver.verify import verify
 
+SEARCH_SHARE = 0.7
 MAX_PARTS = 6
 """Searches of one round: each settles what its relaxation has in whole numbers."""
 
@@ -61,7 +60,8 @@ def solve(
     warnings = check(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
     limits = Limits(
-        clock=Clock(limit, options.deterministic),
+        # The rest of the time goes to the proof, the report and the verifier.
+        clock=Clock(limit * SEARCH_SHARE, options.deterministic),
         workers=options.workers,
         seed=options.seed,
         gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
@@ -75,8 +75,8 @@ def solve(
         outcome,
         limits,
         made=Made(
-            trencadis=trencadis.__version__,
-            ortools=ortools.__version__,
+            trencadis=version("trencadis"),
+            ortools=version("ortools"),
             seed=options.seed,
             deterministic=options.deterministic,
             workers=1 if options.deterministic else options.workers,

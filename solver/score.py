@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trencadis.models import Job, Node, TaskAllocation
 from trencadis.models.units import job_units
+from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState, running_model, vector
-from trencadis.solver.gpus import subsets
+from trencadis.solver.gpus import LinkGraph, subsets
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.spread import spread_cost
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
-from trencadis.solver.supply import bin_graph
 from trencadis.solver.worth import tier_of
 
 
@@ -101,17 +102,19 @@ def fragmentation(
         counts = {model: len(indices) for model, indices in rest.idle.items()}
         key = (tuple(counts.items()), rest.free, graph, tuple(masks.items()) if graph else nvswitch)
         if key not in known:
-
-            def can_link(
-                model: str, n: int, graph=graph, masks=masks, nvswitch=nvswitch
-            ) -> bool:
-                if graph is None:
-                    return nvswitch
-                return any(graph.linked(part) for part in subsets(masks[model], n))
-
+            can_link = partial(_can_link, graph, masks, nvswitch)
             known[key] = facts.profile.cost(counts, rest.free, can_link)
         found[state.name] = known[key]
     return found
+
+
+def _can_link(
+    graph: LinkGraph | None, masks: Mapping[str, int], nvswitch: bool, model: str, n: int
+) -> bool:
+    """Whether n idle GPUs of the model are joined by NVLink."""
+    if graph is None:
+        return nvswitch
+    return any(graph.linked(part) for part in subsets(masks[model], n))
 
 
 def score(
@@ -120,7 +123,7 @@ def score(
     constants: list[int],
     fragments: Mapping[str, int],
 ) -> dict[str, int]:
-    """Objective by stage, in order; guarantees in units. `constants`: spread of what runs, by tier."""
+    """Objective by stage, in order; guarantees in units. `constants`: running spread by tier."""
     unit = facts.values.rates.unit
     gained: defaultdict[tuple[str, str], int] = defaultdict(int)
     for placement in placements.values():

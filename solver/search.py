@@ -168,7 +168,12 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     nothing = Solution(list(program.rest), {})
     pieces = [piece.column for pieces in model.columns.pieces for piece in pieces]
     guider = Guider(
-        program, pieces, decision_columns(model), limits.gap * SHARE, limits.effort(2.0), limits.stop
+        program,
+        pieces,
+        decision_columns(model),
+        limits.gap * SHARE,
+        limits.effort(2.0),
+        limits.stop,
     )
     guide = guider.guide()
     if guide is None or limits.over():
@@ -193,7 +198,8 @@ def _settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
     """Whole numbers around the guide, stage by stage; None if none were found."""
     program = model.program
     window = _window(model, guide)
-    hint: Sequence[int] = np.clip(np.rint(guide.point), window.low, window.high).astype(int).tolist()
+    near = np.clip(np.rint(guide.point), window.low, window.high)
+    hint: Sequence[int] = near.astype(np.int64).tolist()
     counts: list[int] | None = None
     pins: list[Row] = []
     for objective in program.objectives:

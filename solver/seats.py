@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.demand import Need
 from trencadis.solver.gpus import LinkGraph, bits, split, subsets
-from trencadis.solver.supply import bin_graph
+from trencadis.solver.shapes import Need
 
 Rank = Callable[[dict[str, int]], int]
 """Ranks what is left idle, by model and mask: less is better."""
@@ -35,7 +35,7 @@ def seats(state: NodeState, needs: Sequence[Need], rank: Rank | None = None) -> 
     """Seats the needs on the idle GPUs of a node, which must suffice.
 
     Exact over all subsets where the node has explicit NVLink: first as few unlinked sets as
-    possible by cost, then the best rank of what is left, then the most links left, then low indices.
+    possible by cost, then the best rank of what is left, the most links left, low indices.
     """
     graph = None if state.counted else bin_graph(state.node)
     if graph is None or not any(need.gpus for need in needs):
@@ -46,11 +46,10 @@ def seats(state: NodeState, needs: Sequence[Need], rank: Rank | None = None) -> 
     chosen: dict[int, int] = {}
     for model in sorted({need.model or "" for need in needs if need.gpus}):
         mine = [i for i, need in enumerate(needs) if need.gpus and need.model == model]
-        ranked = (lambda mask, m=model: rank({**left, m: mask})) if rank else (lambda mask: 0)
-        best = _search(graph, left[model], [needs[i] for i in mine], ranked)
+        best = _search(graph, left, model, [needs[i] for i in mine], rank)
         chosen.update(zip(mine, best.masks, strict=True))
         left[model] = best.left
-    sets = []
+    sets: list[tuple[tuple[int, ...] | None, ...]] = []
     for i, need in enumerate(needs):
         if not need.gpus:
             sets.append(((),) * need.sets)
@@ -80,11 +79,15 @@ def _plain(state: NodeState, needs: Sequence[Need]) -> Seats:
 
 
 def _search(
-    graph: LinkGraph, idle: int, needs: Sequence[Need], rank: Callable[[int], int]
+    graph: LinkGraph,
+    idle: dict[str, int],
+    model: str,
+    needs: Sequence[Need],
+    rank: Rank | None,
 ) -> _Choice:
     # Large needs first; equal states are merged, so that each is extended once.
     order = sorted(range(len(needs)), key=lambda i: (-needs[i].gpus, i))
-    frontier = {idle: _Choice(0, (), idle)}
+    frontier = {idle[model]: _Choice(0, (), idle[model])}
     for i in order:
         need = needs[i]
         grown: dict[int, _Choice] = {}
@@ -103,7 +106,12 @@ def _search(
         frontier = grown
     best = min(
         frontier.values(),
-        key=lambda c: (c.cost, rank(c.left), -graph.best_left(c.left), c.masks),
+        key=lambda c: (
+            c.cost,
+            rank({**idle, model: c.left}) if rank else 0,
+            -graph.best_left(c.left),
+            c.masks,
+        ),
     )
     back = [0] * len(needs)
     for position, i in enumerate(order):

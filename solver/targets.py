@@ -37,13 +37,13 @@ def largest_sum(sizes: Counter[int], bound: int) -> int:
     limit = bound // unit
     reachable = 1  # bit s: the sum s (in units of the gcd) can be reached
     mask = (1 << (limit + 1)) - 1
-    for size, n in sizes.items():
+    for size, number in sizes.items():
         # Binary splitting: 1, 2, 4, … copies and a rest give every number of copies.
-        step = 1
-        while n > 0:
-            copies = min(step, n)
+        step, left = 1, number
+        while left > 0:
+            copies = min(step, left)
             reachable |= reachable << (copies * size // unit) & mask
-            n -= copies
+            left -= copies
             step *= 2
     return (reachable.bit_length() - 1) * unit
 
@@ -51,7 +51,7 @@ def largest_sum(sizes: Counter[int], bound: int) -> int:
 def targets(
     snapshot: Snapshot, worths: Values, can_run: Mapping[str, frozenset[str | None]]
 ) -> list[Target]:
-    """The guarantees that are short. `can_run`: GPU models that suit each eligible job when empty."""
+    """The guarantees that are short. `can_run`: models that suit a job on the empty cluster."""
     unit = worths.rates.unit
     nodes = {node.name: node for node in snapshot.nodes}
     guaranteed = {
@@ -66,9 +66,10 @@ def targets(
         if not running and job.name not in worths.eligible:
             continue
         units = job_units(job, unit)
-        suits = (
-            frozenset((running_model(job, nodes),)) if running else can_run.get(job.name, frozenset())
-        )
+        if running:
+            suits: frozenset[str | None] = frozenset((running_model(job, nodes),))
+        else:
+            suits = can_run.get(job.name, frozenset())
         if not units or not (running or suits):
             continue
         for name in worths.tree.chain(job.queue):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from trencadis.models import Job, Pending, Snapshot
 from trencadis.models.units import asks_for_mig
-from trencadis.solver.demand import Shape
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.room import Room
+from trencadis.solver.shapes import Shape
 
 Evidence = dict[str, int | str]
 

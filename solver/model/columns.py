@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.demand import JobClass, Need, Way
+from trencadis.solver.demand import JobClass
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.whole import Pattern
 from trencadis.solver.program import Program
 from trencadis.solver.room import fits
+from trencadis.solver.shapes import Need, Way
 from trencadis.solver.supply import BinClass
-
 
 Part = tuple[tuple[int, int], ...]
 """The located slots of a pattern, (slot, how many): all that a domain needs to know of it."""

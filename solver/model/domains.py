@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from trencadis.solver.demand import Way
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.columns import Columns
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.program import INFINITE, Program
+from trencadis.solver.shapes import Way
 
 Terms = list[tuple[int, int]]
 

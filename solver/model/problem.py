@@ -9,10 +9,11 @@ from trencadis.models import Job, Snapshot
 from trencadis.solver.accounts import Books, books
 from trencadis.solver.admission import Admission, admission
 from trencadis.solver.capacity import Capacity, capacity
-from trencadis.solver.demand import Demand, ShapeMaker, demand
+from trencadis.solver.demand import Demand, demand
 from trencadis.solver.fabric import Tree, tree
 from trencadis.solver.fragmentation import Profile, profile
 from trencadis.solver.room import Room, room_of
+from trencadis.solver.shapes import ShapeMaker
 from trencadis.solver.supply import Supply, supply
 from trencadis.solver.targets import Target, targets
 from trencadis.solver.worth import Values, values
@@ -88,15 +89,13 @@ def facts(snapshot: Snapshot) -> Facts:
 def classify(
     read: Facts, thresholds: Thresholds, split: frozenset[str], singled: frozenset[str]
 ) -> Problem:
-    """Sorts jobs and nodes into classes. `split`, `singled`: jobs and nodes to keep by themselves."""
+    """Sorts jobs and nodes into classes. `split`, `singled`: jobs and nodes kept by themselves."""
     queues = read.values.tree.queues
 
     def alone(job: Job) -> bool:
         return queues[job.queue].order == "strict_fifo"
 
-    wanted = demand(
-        read.snapshot, read.values, read.maker, read.books.charges, split, alone
-    )
+    wanted = demand(read.values, read.maker, read.books.charges, split, alone)
     have = supply(
         read.capacity,
         wanted,
@@ -126,7 +125,7 @@ def _can_run(
 
 
 def _read_accounts(snapshot: Snapshot, short: list[Target]) -> set[tuple[str, ...]]:
-    read = {("use", target.queue, target.model) for target in short}
+    read: set[tuple[str, ...]] = {("use", target.queue, target.model) for target in short}
     for queue in snapshot.queues:
         if queue.lending_limit is not None:
             leaves = {q.name for q in snapshot.queues} - {q.parent for q in snapshot.queues}

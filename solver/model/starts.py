@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from trencadis.solver.demand import Way
 from trencadis.solver.model.columns import Columns
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.program import Program
+from trencadis.solver.shapes import Way
 
 
 def add(problem: Problem, program: Program, columns: Columns) -> None:

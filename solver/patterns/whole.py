@@ -85,9 +85,7 @@ def enumerate_patterns(
     Raises TooManyPatternsError above `limit`.
     """
     found: dict[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]], _Best] = {}
-    steps = 0
-    for counts, left, free, costs in _fillings(bin_type, slots):
-        steps += 1
+    for steps, (counts, left, free, costs) in enumerate(_fillings(bin_type, slots)):
         if steps > 20 * limit or len(found) > limit:
             raise TooManyPatternsError
         key = (counts, costs)

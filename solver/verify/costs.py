@@ -36,9 +36,9 @@ class Costs:
 
     def spread(self, placed: Placed) -> int:
         """spread_j of a job on its nodes."""
-        job, ask = placed.job, placed.ask
+        job = placed.job
         levels = self.of.levels
-        speed = self.speed(job, placed.model) if ask.gpus else 1_000
+        speed = self.speed(job, placed.model)
         apart = _unlinked_tasks(placed, self.of.states)
         several = len(placed.tasks) > 1 and job.communicates and placed.depth == levels.node
         together = _unlinked_node(placed, self.of.states) if several else apart
@@ -85,7 +85,9 @@ class Costs:
             allowed = [m for m in present if not job.gpu_models or m in job.gpu_models]
             best = max((self._nominal(job, m) for m in allowed), default=0)
             self._best[key] = best
-        return max(1, 1_000 * self._nominal(job, model) // best) if best else 1_000
+        # A job may run on a model that it would not be started on; it is compared all the same.
+        nominal = self._nominal(job, model)
+        return max(1, 1_000 * nominal // max(best, nominal))
 
     def _nominal(self, job: Job, model: str) -> int:
         return job.speed_milli.get(model, self.policy.gpu_speed_milli.get(model, 1_000))

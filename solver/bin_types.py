@@ -1,0 +1,181 @@
+"""Which nodes are alike for the present needs, and which slots a node of a type offers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from trencadis.models import Node
+from trencadis.solver.capacity import Capacity, NodeState
+from trencadis.solver.fragmentation import Profile
+from trencadis.solver.gpus import LinkGraph, link_graph
+from trencadis.solver.patterns.whole import BinType, Slot
+from trencadis.solver.shapes import Need
+
+MAX_SUMS = 4_096
+"""Above so many distinct sums of CPU or memory, nodes keep their own figure."""
+
+
+def bin_graph(node: Node) -> LinkGraph | None:
+    """The explicit NVLink of a node, if it has one."""
+    if node.nvlink.kind != "links":
+        return None
+    return link_graph(node.nvlink, node.gpu_count, len({group.model for group in node.gpus}) == 1)
+
+
+class Classifier:
+    """Decides which nodes are alike for the present needs."""
+
+    def __init__(
+        self,
+        capacity: Capacity,
+        needs: tuple[Need, ...],
+        located: tuple[Need, ...],
+        profile: Profile,
+    ) -> None:
+        self.needs, self.located, self.profile = needs, located, profile
+        self.fillers = frozenset(
+            i for i, need in enumerate(needs) if not need.gpus and not need.exclusive
+        )
+        self.located_fillers = frozenset(
+            i for i, need in enumerate(located) if not need.gpus and not need.exclusive
+        )
+        everything = (*needs, *located)
+        self.exclusive = any(need.exclusive for need in everything)
+        self.dims = 2 + len(capacity.resources)
+        self.packed = [need for need in everything if need.gpus]
+        # A whole node for a job without GPUs: its patterns count CPUs, so those stay exact.
+        self.raw = any(need.exclusive and not need.gpus for need in everything)
+        self._sums: dict[int, list[list[int] | None]] = {}
+
+    def bin_type(self, state: NodeState, column: int) -> BinType:
+        """The node's type."""
+        graph = None if state.counted else bin_graph(state.node)
+        idle: tuple[tuple[str, int], ...]
+        if graph is None:
+            idle = tuple((model, len(indices)) for model, indices in sorted(state.idle.items()))
+        else:
+            idle = tuple(
+                (model, graph.canonical(sum(1 << i for i in indices)))
+                for model, indices in sorted(state.idle.items())
+            )
+        return BinType(
+            column=column,
+            idle=idle,
+            graph=graph if idle else None,
+            nvswitch=state.node.nvlink.kind == "nvswitch" and bool(idle),
+            free=self._useful(state),
+            vacant=self.exclusive and state.vacant,
+        )
+
+    def _useful(self, state: NodeState) -> tuple[int | None, ...]:
+        """Free CPU, memory and resources, rounded down to what some pattern can tell apart."""
+        if self.raw:
+            return state.free
+        sums = self._sums_for(state.idle_count)
+        useful: list[int | None] = []
+        for have, known in zip(state.free, sums, strict=True):
+            if known is None:
+                useful.append(have)
+            elif have >= known[-1]:
+                useful.append(None)
+            else:
+                useful.append(known[bisect_right(known, have) - 1])
+        return tuple(useful)
+
+    def _sums_for(self, gpus: int) -> list[list[int] | None]:
+        if gpus not in self._sums:
+            self._sums[gpus] = [self._sums_of(gpus, d) for d in range(self.dims)]
+        return self._sums[gpus]
+
+    def _sums_of(self, gpus: int, dim: int) -> list[int] | None:
+        """Sums of one dimension that needs and one further task can reach on that many GPUs."""
+        pairs = {(need.gpus, need.need[dim]) for need in self.packed if need.gpus <= gpus}
+        exact: list[set[int]] = [{0}]
+        for used in range(1, gpus + 1):
+            exact.append(
+                {
+                    total + amount
+                    for size, amount in pairs
+                    if size <= used
+                    for total in exact[used - size]
+                }
+            )
+            if len(exact[-1]) > MAX_SUMS:
+                return None
+        sums = set().union(*exact)
+        asked = {
+            (entry.gpus, entry.need[dim]) for entry in self.profile.entries if entry.gpus
+        }
+        for used, totals in enumerate(exact):
+            for size, amount in asked:
+                if size <= gpus - used:
+                    sums |= {total + amount for total in totals}
+            if len(sums) > MAX_SUMS:
+                return None
+        return sorted(sums)
+
+    def family_key(self, bin_type: BinType) -> tuple[object, ...]:
+        """Types with equal keys map needs to slots alike."""
+        return (
+            bin_type.column,
+            bin_type.graph is not None,
+            bin_type.nvswitch,
+            tuple(have is None for have in bin_type.free),
+        )
+
+    def slots(
+        self, bin_type: BinType
+    ) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
+        """The slots of a type, and the slot of each need and located need that fits it."""
+        found: dict[Slot, int] = {}
+        slot_of: dict[int, int] = {}
+        located_slot_of: dict[int, int] = {}
+        counts = bin_type.counts()
+        for index, need in enumerate(self.needs):
+            if index not in self.fillers and _fits(bin_type, counts, need):
+                slot_of[index] = found.setdefault(_slot(bin_type, need, -1), len(found))
+        for index, need in enumerate(self.located):
+            if index not in self.located_fillers and _fits(bin_type, counts, need):
+                slot = _slot(bin_type, need, index)
+                located_slot_of[index] = found.setdefault(slot, len(found))
+        return tuple(found), slot_of, located_slot_of
+
+
+def _fits(bin_type: BinType, counts: Mapping[str, int], need: Need) -> bool:
+    if not need.columns >> bin_type.column & 1:
+        return False
+    if need.gpus and counts.get(need.model or "", 0) < need.gpus:
+        return False
+    if need.exclusive and not bin_type.vacant:
+        return False
+    if need.linked and bin_type.graph is None and not bin_type.nvswitch:
+        return False
+    return all(
+        have is None or want <= have
+        for want, have in zip(need.need, bin_type.free, strict=True)
+    )
+
+
+def _slot(bin_type: BinType, need: Need, located: int) -> Slot:
+    graph = bin_type.graph is not None
+    cost = 0 if bin_type.nvswitch else need.unlinked_cost
+    if not graph and not need.union:
+        cost *= need.sets
+    return Slot(
+        model=need.model,
+        gpus=need.gpus,
+        sets=need.sets if graph else 1,
+        need=tuple(
+            0 if have is None else want
+            for want, have in zip(need.need, bin_type.free, strict=True)
+        ),
+        linked=graph and need.linked,
+        union=graph and need.union,
+        cost=cost,
+        tier=need.tier if cost else -1,
+        exclusive=need.exclusive,
+        cap=need.cap,
+        owner=need.owner,
+        located=located,
+    )

@@ -1,0 +1,104 @@
+"""From counts of patterns to places on named nodes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trencadis.solver.fabric import Domain
+from trencadis.solver.model.build import Model
+from trencadis.solver.model.columns import located_part
+from trencadis.solver.model.problem import Problem
+from trencadis.solver.patterns.whole import Slot
+
+
+@dataclass(slots=True)
+class Places:
+    """Free places by what they are for."""
+
+    free: defaultdict[tuple[int, Slot], deque[str]]
+    """(family, slot) -> node names."""
+    located: defaultdict[int, defaultdict[Domain, deque[str]]]
+    """Located need -> domain -> node names."""
+    reserve: dict[str, tuple[int, ...]]
+    """By node: CPU, memory and resources that its pattern keeps free for fragmentation's sake."""
+
+
+def fill_bins(problem: Problem, model: Model, solution: Sequence[int]) -> Places:
+    """Gives each bin its pattern, in order of name."""
+    return _Filler(problem, model, solution).run()
+
+
+class _Filler:
+    def __init__(self, problem: Problem, model: Model, solution: Sequence[int]) -> None:
+        self.problem, self.columns, self.x = problem, model.columns, solution
+        self.path = problem.facts.fabric.path
+        self._pool_idle: dict[str, Counter[str]] = {}
+
+    def run(self) -> Places:
+        """Gives each bin its pattern."""
+        places = Places(
+            free=defaultdict(deque),
+            located=defaultdict(lambda: defaultdict(deque)),
+            reserve={},
+        )
+        supply = self.problem.supply
+        patterns: defaultdict[int, list[int]] = defaultdict(list)
+        for (c, p), column in self.columns.fills.items():
+            patterns[c].extend([p] * self.x[column])
+        parts: defaultdict[tuple[int, object], deque[Domain]] = defaultdict(deque)
+        for (c, domain, part), column in self.columns.parts.items():
+            parts[(c, part)].extend([domain] * self.x[column])
+        for c, chosen in patterns.items():
+            cls = supply.classes[c]
+            assert cls.patterns is not None
+            by_domain = {d: deque(s.name for s in states) for d, states in cls.cells.items()}
+            pending: list[int] = []
+            used: set[str] = set()
+            for p in chosen:
+                part = located_part(cls, cls.patterns[p])
+                if not part:
+                    pending.append(p)
+                    continue
+                if parts[(c, part)]:
+                    name = by_domain[parts[(c, part)].popleft()].popleft()
+                    used.add(name)
+                    self._open(places, c, p, name)
+            rest = [state.name for state in cls.nodes if state.name not in used]
+            for p, name in zip(pending, rest, strict=False):
+                self._open(places, c, p, name)
+        for (c, s, domain), column in self.columns.pooled.items():
+            self._open_pool(places, c, s, domain, self.x[column])
+        return places
+
+    def _open(self, places: Places, c: int, p: int, name: str) -> None:
+        cls = self.problem.supply.classes[c]
+        assert cls.patterns is not None
+        pattern = cls.patterns[p]
+        places.reserve[name] = pattern.reserve
+        for s, number in pattern.counts:
+            slot = cls.slots[s]
+            if slot.located < 0:
+                places.free[(cls.family, slot)].extend([name] * number)
+            else:
+                domain = self.path[name][: self.problem.supply.grain]
+                places.located[slot.located][domain].extend([name] * number)
+
+    def _open_pool(self, places: Places, c: int, s: int, domain: Domain, count: int) -> None:
+        """A pooled class promises slots without saying on which node: first fit decides."""
+        cls = self.problem.supply.classes[c]
+        slot = cls.slots[s]
+        states = cls.nodes if slot.located < 0 else cls.cells[domain]
+        left = count
+        for state in states:
+            if left <= 0 or not slot.gpus:
+                break
+            idle = self._pool_idle.setdefault(state.name, Counter(cls.type.counts()))
+            number = min(left, idle[slot.model or ""] // slot.gpus)
+            idle[slot.model or ""] -= number * slot.gpus
+            left -= number
+            if slot.located < 0:
+                places.free[(cls.family, slot)].extend([state.name] * number)
+            else:
+                places.located[slot.located][domain].extend([state.name] * number)
