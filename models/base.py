@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -42,6 +42,23 @@ Name = Annotated[
 
 Instant = Annotated[AwareDatetime, AfterValidator(_to_utc_seconds)]
 """RFC 3339 with an offset; kept as UTC, whole seconds."""
+
+V = TypeVar("V")
+
+
+def _by_key(table: dict[str, V]) -> dict[str, V]:
+    return dict(sorted(table.items()))
+
+
+def _in_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+ByName = Annotated[dict[Name, V], AfterValidator(_by_key)]
+"""Values by name; in which order they are listed is no part of the value."""
+
+Names = Annotated[tuple[Name, ...], AfterValidator(_in_order)]
+"""A set of names, kept in alphabetical order."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]

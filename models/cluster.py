@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trencadis.models.base import Count, Instant, Milli, Name, Positive, Record
+from trencadis.models.base import ByName, Count, Instant, Milli, Name, Positive, Record
 
 GpuIndex = Annotated[int, Field(strict=True, ge=0, le=1023)]
 
@@ -67,9 +67,9 @@ class Node(Record):
     cpu_milli: Count = 0
     """CPUs, thousandths of one."""
     memory_mib: Count = 0
-    resources: dict[Name, Count] = Field(default_factory=dict)
+    resources: ByName[Count] = Field(default_factory=dict)
     """Any other countable resource by name, such as RDMA NICs or pod slots."""
-    labels: dict[Name, str] = Field(default_factory=dict)
+    labels: ByName[str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False
     """Takes no new work; what runs goes on."""

@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trencadis.models.base import MAX_COUNT, Count, Instant, Milli, Name, Positive, Record
+from trencadis.models.base import (
+    MAX_COUNT,
+    ByName,
+    Count,
+    Instant,
+    Milli,
+    Name,
+    Names,
+    Positive,
+    Record,
+)
 from trencadis.models.cluster import GpuIndex, MigInstance
 
 Speed = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
@@ -34,7 +44,7 @@ class Request(Record):
     share: Share | None = None
     cpu_milli: Count = 0
     memory_mib: Count = 0
-    resources: dict[Name, Positive] = Field(default_factory=dict)
+    resources: ByName[Positive] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind_of_gpu(self) -> Request:
@@ -118,13 +128,13 @@ class Job(Record):
     min_tasks: Positive | None = None
     """Elastic: may run with as few; absent: a gang, all or none."""
     request: Request = Request()
-    gpu_models: tuple[Name, ...] = ()
+    gpu_models: Names = ()
     """Allowed GPU models; any where empty. All tasks run on one model."""
-    speed_milli: dict[Name, Speed] = Field(default_factory=dict)
+    speed_milli: ByName[Speed] = Field(default_factory=dict)
     """Relative speed by GPU model; the policy's value where absent."""
-    node_selector: dict[Name, str] = Field(default_factory=dict)
-    excluded_nodes: tuple[Name, ...] = ()
-    required_nodes: tuple[Name, ...] = ()
+    node_selector: ByName[str] = Field(default_factory=dict)
+    excluded_nodes: Names = ()
+    required_nodes: Names = ()
     """Runs on these nodes only; on any where empty."""
     tolerations: tuple[Toleration, ...] = ()
     max_tasks_per_node: Positive | None = None
@@ -138,11 +148,11 @@ class Job(Record):
     segments: Segments | None = None
     group: Name | None = None
     """Pending jobs of one group start together or not at all."""
-    after: tuple[Name, ...] = ()
+    after: Names = ()
     """Jobs that must have left the snapshot before this one may start."""
     not_before: Instant | None = None
     array: ArrayRef | None = None
-    licences: dict[Name, Positive] = Field(default_factory=dict)
+    licences: ByName[Positive] = Field(default_factory=dict)
     runtime_seconds: Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)] | None = None
     """Estimate, or limit, of the whole run."""
     min_replicas: Count = 0

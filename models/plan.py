@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trencadis.models.base import SCHEMA_VERSION, Instant, Name, Record
+from trencadis.models.base import SCHEMA_VERSION, ByName, Instant, Name, Record
 from trencadis.models.cluster import GpuIndex, MigInstance
 from trencadis.models.jobs import TaskAllocation
 
@@ -171,7 +171,7 @@ class Metrics(Record):
     fragmentation_after_milli: int = 0
     pending_before: int = 0
     started: int = 0
-    by_model: dict[Name, ModelCounts] = Field(default_factory=dict)
+    by_model: ByName[ModelCounts] = Field(default_factory=dict)
 
 
 class Made(Record):

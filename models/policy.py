@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trencadis.models.base import SCHEMA_VERSION, Count, Milli, Name, Positive, Record
+from trencadis.models.base import (
+    SCHEMA_VERSION,
+    ByName,
+    Count,
+    Milli,
+    Name,
+    Names,
+    Positive,
+    Record,
+)
 from trencadis.models.jobs import Request, Speed
 
 Horizon = Annotated[int, Field(strict=True, ge=1, le=31 * 86_400)]
@@ -43,7 +52,7 @@ class DemandEntry(Record):
     """A kind of task that the cluster should stay fit for."""
 
     request: Request
-    gpu_models: tuple[Name, ...] = ()
+    gpu_models: Names = ()
     nvlink_required: bool = False
     weight: Positive = 1
 
@@ -120,11 +129,11 @@ class Policy(Record):
     """After this wait a job weighs twice what it weighed at first."""
     share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 500
     """Weight of the part of a queue above its entitlement."""
-    slowdown_milli: dict[Name, Milli] = Field(default_factory=lambda: dict(DEFAULT_SLOWDOWN_MILLI))
+    slowdown_milli: ByName[Milli] = Field(default_factory=lambda: dict(DEFAULT_SLOWDOWN_MILLI))
     """Time lost to communication, by kind of the widest level that a job spans."""
     missed_preference_milli: Milli = 40
     """Added where a preferred level is missed."""
-    gpu_speed_milli: dict[Name, Speed] = Field(default_factory=dict)
+    gpu_speed_milli: ByName[Speed] = Field(default_factory=dict)
     """Relative speed of GPU models; 1,000 where absent."""
     demand_profile: tuple[DemandEntry, ...] = ()
     """Kinds of task for fragmentation; the snapshot's own tasks where empty."""

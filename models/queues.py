@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trencadis.models.base import Count, Name, Positive, Record
+from trencadis.models.base import ByName, Count, Name, Positive, Record
 
 
 class Quota(Record):
@@ -14,7 +14,7 @@ class Quota(Record):
 
     gpus: Count | None = None
     """In all; none where absent."""
-    by_model: dict[Name, Count] = Field(default_factory=dict)
+    by_model: ByName[Count] = Field(default_factory=dict)
     gpu_milli: Count | None = None
     """In all, in thousandths of a GPU: for quotas finer than a GPU. Outranks `gpus`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Literal
 
 from trencadis.models.base import SCHEMA_VERSION, Instant, Record
@@ -30,9 +29,12 @@ class Snapshot(Record):
 
     def fingerprint(self) -> str:
         """SHA-256 of the content; the order of the lists of nodes, jobs or queues is no part."""
-        parts = self.model_dump(mode="json", exclude_defaults=True)
-        for key in ("nodes", "queues", "qos", "licences", "jobs", "holds"):
-            if key in parts:
-                parts[key] = sorted(json.dumps(entry, sort_keys=True) for entry in parts[key])
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        lists = ("nodes", "queues", "qos", "licences", "jobs", "holds")
+        digest = hashlib.sha256()
+        for key in lists:
+            entries: tuple[Record, ...] = getattr(self, key)
+            for text in sorted(entry.model_dump_json(exclude_defaults=True) for entry in entries):
+                digest.update(text.encode())
+            digest.update(key.encode())
+        digest.update(self.model_dump_json(exclude=set(lists)).encode())
+        return digest.hexdigest()

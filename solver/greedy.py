@@ -53,6 +53,10 @@ class Finder:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
+        # Taken from the end: nodes with the fewest idle GPUs first.
+        self._order = sorted(
+            ledger.nodes, key=lambda n: (sum(ledger.nodes[n].idle.values()), n), reverse=True
+        )
         self._queues: dict[Need, list[str]] = {}
         self._rooms: dict[tuple[Need, int, int], _Rooms] = {}
         self._full: set[tuple[Way, int]] = set()
@@ -82,15 +86,7 @@ class Finder:
     def _anywhere(self, need: Need, count: int, cap: int) -> list[str] | None:
         queue = self._queues.get(need)
         if queue is None:
-            queue = [
-                name
-                for name, node in sorted(
-                    self.ledger.nodes.items(),
-                    key=lambda item: (sum(item[1].idle.values()), item[0]),
-                    reverse=True,
-                )
-                if self.ledger.fits(need, node)
-            ]
+            queue = [n for n in self._order if self.ledger.fits(need, self.ledger.nodes[n])]
             self._queues[need] = queue
         found: list[str] = []
         full: list[int] = []

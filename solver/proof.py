@@ -14,8 +14,10 @@ from trencadis.solver.prove import Prover
 from trencadis.solver.search import Limits, Solution, decision_columns
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
-PROOF_SECONDS = 2.0
-"""What the bound of one stage may take, in each of its two steps."""
+PROOF_SECONDS = 1.0
+PROOF_SHARE = 0.05
+"""What the bound of one stage may take in each of its two steps: the longer of a second and this
+part of the search's time. Usually it is a tenth of that."""
 
 
 def prove(
@@ -53,7 +55,8 @@ def prove(
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
-            effort = replace(limits.effort(), seconds=PROOF_SECONDS)
+            seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds)
+            effort = replace(limits.effort(), seconds=seconds)
             bound = prover.bound(objective, value, value - slack, effort, limits.stop)
             prover.pin(objective, value)
         earlier.append((value, bound))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
@@ -56,6 +59,11 @@ def solve(
     """
     options = options or Options()
     stop = stop or threading.Event()
+    with paused_collector():
+        return _solve(snapshot, options, stop)
+
+
+def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
     timer = Timer()
     warnings = check(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
@@ -84,7 +92,7 @@ def solve(
         warnings=tuple(str(fault) for fault in warnings),
     )
     timer.lap("report")
-    verdict = verify(snapshot, plan)
+    verdict = verify(snapshot, plan, fingerprint=plan.snapshot)
     timer.lap("verify")
     if verdict.violations:
         raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
@@ -138,6 +146,18 @@ def count_and_place(
         split, singled = more
         ledger.withdraw(ledger.started.keys() - before.keys())
     return problem, model, solution
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """No cycle collection meanwhile: a round makes millions of objects and no cycles worth it."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 class Timer:

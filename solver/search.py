@@ -167,18 +167,20 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     program = model.program
     nothing = Solution(list(program.rest), {})
     pieces = [piece.column for pieces in model.columns.pieces for piece in pieces]
+    large = len(program.low) > thresholds.parts
     guider = Guider(
         program,
         pieces,
         decision_columns(model),
-        limits.gap * SHARE,
+        # What a part leaves open the next one may still get: no need to be exact here.
+        1.0 if large else limits.gap * SHARE,
         limits.effort(2.0),
         limits.stop,
     )
     guide = guider.guide()
     if guide is None or limits.over():
         return nothing
-    if len(program.low) > thresholds.parts:
+    if large:
         return Solution(_floor(guide), {}, partial=True)
     settled = _settle(model, guide, limits)
     if settled is None:

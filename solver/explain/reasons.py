@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from trencadis.models import Job, Pending, Snapshot
@@ -14,6 +15,29 @@ from trencadis.solver.shapes import Shape
 Evidence = dict[str, int | str]
 
 
+class _Pieces:
+    """Idle GPUs as pieces: how many nodes have how many, for whom they are open."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._nodes = Counter(
+            (node.column, tuple(node.idle.items()))
+            for node in ledger.nodes.values()
+            if not node.closed
+        )
+        self._known: dict[tuple[frozenset[str | None], int], Counter[int]] = {}
+
+    def of(self, models: frozenset[str | None], columns: int) -> Counter[int]:
+        """Number of nodes by idle GPUs of the models, over some node columns."""
+        key = (models, columns)
+        if key not in self._known:
+            pieces: Counter[int] = Counter()
+            for (column, idle), number in self._nodes.items():
+                if columns >> column & 1:
+                    pieces[sum(n for model, n in idle if model in models)] += number
+            self._known[key] = pieces
+        return self._known[key]
+
+
 def reasons(
     facts: Facts, ledger: Ledger, shape_of: Mapping[str, Shape], room: Room
 ) -> tuple[Pending, ...]:
@@ -22,6 +46,7 @@ def reasons(
     `ledger` holds the plan's starts, `room` the nodes as the plan leaves them.
     """
     found = []
+    pieces = _Pieces(ledger)
     memo: dict[tuple[object, ...], tuple[str, str, Evidence]] = {}
     for job in sorted(facts.snapshot.jobs, key=lambda job: job.name):
         if job.state != "pending" or job.name in ledger.started:
@@ -32,7 +57,7 @@ def reasons(
             key = (facts.maker.place_key(job), facts.books.charges[job.name], job.queue, job.group)
             strict = facts.values.tree.queues[job.queue].order == "strict_fifo"
             if key not in memo or strict or job.group is not None:
-                memo[key] = _waits(facts, ledger, job, shape_of[job.name], room)
+                memo[key] = _waits(facts, ledger, pieces, job, shape_of[job.name], room)
             code, sentence, evidence = memo[key]
         found.append(Pending(job=job.name, code=code, sentence=sentence, evidence=evidence))
     return tuple(found)
@@ -69,7 +94,7 @@ def _not_eligible(snapshot: Snapshot, job: Job, facts: Facts) -> tuple[str, str,
 
 
 def _waits(
-    facts: Facts, ledger: Ledger, job: Job, shape: Shape, room: Room
+    facts: Facts, ledger: Ledger, pieces: _Pieces, job: Job, shape: Shape, room: Room
 ) -> tuple[str, str, Evidence]:
     asks: Evidence = {"tasks": job.minimum, "gpus_per_task": job.request.gpus}
     if not facts.can_run[job.name]:
@@ -96,7 +121,7 @@ def _waits(
             f"fits by itself, but group {job.group} does not start as a whole",
             {"group": str(job.group)},
         )
-    return _no_room(facts, ledger, job, shape, room, asks)
+    return _no_room(facts, pieces, job, shape, room, asks)
 
 
 def _never(facts: Facts, job: Job, asks: Evidence) -> tuple[str, str, Evidence]:
@@ -138,15 +163,12 @@ def _limit(
 
 
 def _no_room(
-    facts: Facts, ledger: Ledger, job: Job, shape: Shape, room: Room, asks: Evidence
+    facts: Facts, pieces: _Pieces, job: Job, shape: Shape, room: Room, asks: Evidence
 ) -> tuple[str, str, Evidence]:
-    each, models = job.request.gpus, set(shape.models())
-    idle = {
-        name: sum(count for model, count in node.idle.items() if model in models)
-        for name, node in ledger.nodes.items()
-        if not node.closed and facts.admission.masks[job.name] >> node.column & 1
-    }
-    total, largest = sum(idle.values()), max(idle.values(), default=0)
+    each, models = job.request.gpus, frozenset(shape.models())
+    idle = pieces.of(models, facts.admission.masks[job.name])
+    total = sum(size * number for size, number in idle.items())
+    largest = max(idle, default=0)
     wanted = each * job.minimum
     asks |= {"idle_gpus": total, "largest_piece": largest}
     if not each:
@@ -157,7 +179,7 @@ def _no_room(
             f"asks for {wanted} GPUs; {total} that it may use are idle once heavier jobs started",
             asks,
         )
-    slots = sum(count // each for count in idle.values())
+    slots = sum(size // each * number for size, number in idle.items())
     asks["slots"] = slots
     if slots < job.minimum:
         return (
