@@ -129,7 +129,9 @@ class Policy(Record):
     """After this wait a job weighs twice what it weighed at first."""
     share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 500
     """Weight of the part of a queue above its entitlement."""
-    slowdown_milli: ByName[Milli] = Field(default_factory=lambda: dict(DEFAULT_SLOWDOWN_MILLI))
+    slowdown_milli: ByName[Milli] = Field(
+        default_factory=lambda: dict(sorted(DEFAULT_SLOWDOWN_MILLI.items()))
+    )
     """Time lost to communication, by kind of the widest level that a job spans."""
     missed_preference_milli: Milli = 40
     """Added where a preferred level is missed."""

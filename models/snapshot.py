@@ -8,6 +8,7 @@ from typing import Literal
 from trencadis.models.base import SCHEMA_VERSION, Instant, Record
 from trencadis.models.cluster import Fabric, Licence, Node
 from trencadis.models.jobs import Hold, Job
+from trencadis.models.order import in_order
 from trencadis.models.policy import BudgetUse, Policy
 from trencadis.models.queues import Qos, Queue
 
@@ -29,12 +30,5 @@ class Snapshot(Record):
 
     def fingerprint(self) -> str:
         """SHA-256 of the content; the order of the lists of nodes, jobs or queues is no part."""
-        lists = ("nodes", "queues", "qos", "licences", "jobs", "holds")
-        digest = hashlib.sha256()
-        for key in lists:
-            entries: tuple[Record, ...] = getattr(self, key)
-            for text in sorted(entry.model_dump_json(exclude_defaults=True) for entry in entries):
-                digest.update(text.encode())
-            digest.update(key.encode())
-        digest.update(self.model_dump_json(exclude=set(lists)).encode())
-        return digest.hexdigest()
+        text = in_order(self).model_dump_json(exclude_defaults=True)
+        return hashlib.sha256(text.encode()).hexdigest()

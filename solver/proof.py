@@ -11,13 +11,12 @@ from trencadis.solver.lp import LinearProgram
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.prove import Prover
-from trencadis.solver.search import Limits, Solution, decision_columns
+from trencadis.solver.search import Clock, Limits, Solution, decision_columns
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
-PROOF_SECONDS = 1.0
-PROOF_SHARE = 0.05
-"""What the bound of one stage may take in each of its two steps: the longer of a second and this
-part of the search's time. Usually it is a tenth of that."""
+PROOF_SECONDS = 0.8
+PROOF_SHARE = 0.3
+"""What the bounds may take together: the longer of this long and this part of the search's time."""
 
 
 def prove(
@@ -35,6 +34,8 @@ def prove(
     `achieved`: the stages if nothing starts, and under the plan.
     """
     prover: Prover | None = None
+    seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds)
+    clock = Clock(seconds, limits.clock.deterministic)
     found: list[StageProof] = []
     holds = True  # what the search proved holds as long as the plan kept its promises
     earlier: list[tuple[int, int]] = []
@@ -55,8 +56,7 @@ def prove(
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
-            seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds)
-            effort = replace(limits.effort(), seconds=seconds)
+            effort = replace(limits.effort(), seconds=clock.left())
             bound = prover.bound(objective, value, value - slack, effort, limits.stop)
             prover.pin(objective, value)
         earlier.append((value, bound))
@@ -69,7 +69,7 @@ def prove(
                 min(bound + shift, achieved[name]),
                 nothing[name],
                 limits,
-                time.monotonic() - began,
+                time.monotonic() - began + (known.seconds if known else 0.0),
             )
         )
     return found

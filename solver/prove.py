@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ class Prover:
                     self.decision,
                     Window(self.low.tolist(), self.high.tolist()),
                     np.rint(relaxation.point).astype(np.int64),
-                    effort,
+                    replace(effort, seconds=min(effort.seconds / 3, 2.0)),
                     stop,
                 )
                 if priced.bound is not None:

@@ -13,6 +13,7 @@ from itertools import count
 
 from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
+from trencadis.models.order import in_order
 from trencadis.models.plan import Made
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Ledger
@@ -24,7 +25,8 @@ from trencadis.solver.residual import residual
 from trencadis.solver.search import Clock, Limits, Solution, find_counts
 from trencadis.solver.verify import verify
 
-SEARCH_SHARE = 0.7
+AFTER_SEARCH = 4.0
+"""Report and verification, and the reading itself, in times of the reading."""
 MAX_PARTS = 6
 """Searches of one round: each settles what its relaxation has in whole numbers."""
 
@@ -66,17 +68,21 @@ def solve(
 def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
     timer = Timer()
     warnings = check(snapshot)
+    snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
+    read = facts(snapshot)
+    timer.lap("read")
+    # What comes after the search takes a multiple of what it took to read the snapshot.
+    search_seconds = limit
+    if not options.deterministic:
+        search_seconds = max(0.1, 0.75 * (limit - AFTER_SEARCH * timer.laps()["read"]))
     limits = Limits(
-        # The rest of the time goes to the proof, the report and the verifier.
-        clock=Clock(limit * SEARCH_SHARE, options.deterministic),
+        clock=Clock(search_seconds, options.deterministic),
         workers=options.workers,
         seed=options.seed,
         gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
         stop=stop,
     )
-    read = facts(snapshot)
-    timer.lap("read")
     outcome = search_and_place(read, options, limits, timer)
     plan = make_plan(
         read,
@@ -89,7 +95,7 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
             deterministic=options.deterministic,
             workers=1 if options.deterministic else options.workers,
         ),
-        warnings=tuple(str(fault) for fault in warnings),
+        warnings=tuple(sorted(fault.message for fault in warnings)),
     )
     timer.lap("report")
     verdict = verify(snapshot, plan, fingerprint=plan.snapshot)

@@ -24,6 +24,9 @@ SHARE = 0.1
 """Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
 their bounds suffer for it."""
 
+STEP = 0.05
+"""In deterministic mode, the part of the limit that one step may take, in CP-SAT's own time."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
@@ -31,6 +34,7 @@ class StageResult:
 
     value: int
     bound: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Solution:
 
     counts: list[int]
     stages: dict[str, StageResult]
-    """Empty where the search only looked around a guide."""
+    """Empty where only the whole part of a guide was settled."""
     partial: bool = False
     """The counts are a whole part; what they leave is worth another search."""
 
@@ -73,8 +77,12 @@ class Limits:
 
     def effort(self, most: float = math.inf) -> Effort:
         """The effort for one step, of at most so many seconds."""
+        seconds = min(most, self.clock.left())
+        if self.clock.deterministic:
+            # No clock adds the steps up here, so each gets a part that the whole can afford.
+            seconds = min(most, self.clock.seconds * STEP)
         return Effort(
-            seconds=min(most, self.clock.left()),
+            seconds=seconds,
             workers=self.workers,
             seed=self.seed,
             deterministic=self.clock.deterministic,
@@ -88,7 +96,7 @@ class Limits:
 def find_counts(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
     """Lexicographically good counts; `program.rest` (nothing starts) at worst."""
     if len(model.program.low) <= thresholds.whole:
-        return _Whole(model.program, limits).solve()
+        return _Whole(model.program, limits, model.program.rest, 1.0).solve()
     return _around_guide(model, limits, thresholds)
 
 
@@ -102,18 +110,23 @@ def decision_columns(model: Model) -> npt.NDArray[np.bool_]:
 class _Whole:
     """Each stage to its end: relaxation, reduced costs, CP-SAT on what is within reach."""
 
-    def __init__(self, program: Program, limits: Limits) -> None:
-        self.program, self.limits = program, limits
-        self.counts = list(program.rest)
+    def __init__(
+        self, program: Program, limits: Limits, start: Sequence[int], share: float
+    ) -> None:
+        """`start`: counts to begin from; `share`: part of the time left that a stage may take."""
+        self.program, self.limits, self.share = program, limits, share
+        self.counts = list(start)
         self.pins: list[Row] = []
         self.relaxed = LinearProgram(program)
 
     def solve(self) -> Solution:
         stages = {}
         for objective in self.program.objectives:
+            began = time.monotonic()
             bound = self._stage(objective)
             value = objective.value(self.counts)
-            stages[objective.name] = StageResult(value, min(bound, value))
+            seconds = time.monotonic() - began
+            stages[objective.name] = StageResult(value, min(bound, value), seconds)
             if objective.terms:
                 pin = at_most(objective, value)
                 self.pins.append(pin)
@@ -138,8 +151,8 @@ class _Whole:
             objective,
             self._window(objective, proof),
             self.counts,
-            bound + int(self.limits.gap * max(0, nothing - bound)),
-            self.limits.effort(),
+            bound + int(self.limits.gap * SHARE * max(0, nothing - bound)),
+            self.limits.effort(self.share * self.limits.clock.left()),
             self.limits.stop,
             self.pins,
         )
@@ -151,7 +164,7 @@ class _Whole:
 
     def _good(self, objective: Objective, bound: int, nothing: int) -> bool:
         excess = objective.value(self.counts) - bound
-        return excess <= self.limits.gap * max(0, nothing - bound)
+        return excess <= self.limits.gap * SHARE * max(0, nothing - bound)
 
     def _window(self, objective: Objective, proof: SafeBound | None) -> Window:
         """All points that can beat what we have, and what we have."""
@@ -185,7 +198,8 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     settled = _settle(model, guide, limits)
     if settled is None:
         return Solution(_floor(guide), {}, partial=True)
-    return Solution(settled, {})
+    # The counts hint a search of the whole program for as long as there is time.
+    return _Whole(program, limits, settled, 0.5).solve()
 
 
 def _floor(guide: Guide) -> list[int]:

@@ -113,7 +113,8 @@ def snapshots(draw: DrawFn, features: Iterable[str] = ALL) -> Snapshot:
     jobs: list[Job] = [*running]
     for job in pending:
         hold = draw_hold(pen, cluster, job, running)
-        if hold is not None:
+        # Two jobs may hope for what the same job leaves; only one of them can hold it.
+        if hold is not None and all(hold.allocation != other.allocation for other in holds):
             holds.append(hold)
         jobs.append(job)
     licences: tuple[Licence, ...] = ()

@@ -354,7 +354,7 @@ def test_terms_left_out_of_an_objective_are_noticed(
     stage: str, pick: Pick, make: Callable[[], Snapshot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_right(make)
-    dropped = []
+    dropped: list[int | None] = []
 
     def forgetful(problem: Problem, program: Program, columns: Columns) -> None:
         objective.add(problem, program, columns)
