@@ -53,7 +53,7 @@ def solve(
     policy: opt.PolicyFile = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,
-    workers: opt.Workers = 2,
+    workers: opt.Workers = 8,
     deterministic: opt.Deterministic = False,
     seed: opt.Seed = 0,
     json: opt.Json = False,

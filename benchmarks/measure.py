@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("snapshot", type=Path)
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")
     parser.add_argument("--gap", type=float, metavar="G", help="the policy's where absent")
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
+    parser.add_argument("--workers", type=int, default=8, metavar="N")
     parser.add_argument("--deterministic", action="store_true")
     args = parser.parse_args()
     given = {"time_limit_s": args.time_limit, "gap": args.gap}

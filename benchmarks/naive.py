@@ -220,7 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The plain job-by-node model.")
     parser.add_argument("snapshot", type=Path)
     parser.add_argument("--time-limit", type=float, default=30.0, metavar="S")
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
+    parser.add_argument("--workers", type=int, default=8, metavar="N")
     args = parser.parse_args()
     snapshot, _ = load_snapshot(args.snapshot.read_bytes())
     print(json.dumps(measure(snapshot, args.time_limit, args.workers)))

@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mode", choices=("strict", "weighted"), default="strict")
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")
     parser.add_argument("--gap", type=float, metavar="G", help="the policy's where absent")
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
+    parser.add_argument("--workers", type=int, default=8, metavar="N")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--baseline", choices=("naive",), help="measure the plain model as well")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

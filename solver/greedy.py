@@ -175,6 +175,7 @@ def complete(
 ) -> None:
     """Starts whatever of the units still fits."""
     finder = Finder(ledger)
+    weighted = ledger.facts.profile.weight_milli is not None
     for unit in units:
         if any(job.name in ledger.started for job in unit):
             continue
@@ -184,7 +185,11 @@ def complete(
             if placed is None:
                 break
             done.append((job, *placed))
-        if len(done) == len(unit) and ledger.may_start([(job, m) for job, m, _ in done]):
+        if (
+            len(done) == len(unit)
+            and ledger.may_start([(job, m) for job, m, _ in done])
+            and not (weighted and _fragments_more_than_it_gains(ledger, shape_of, done))
+        ):
             for job, model, bundles in done:
                 ledger.start(job, model, bundles)
             continue
@@ -192,6 +197,33 @@ def complete(
             ledger.give_back(job.name, bundles)
         if done:
             finder.reset()
+
+
+def _fragments_more_than_it_gains(
+    ledger: Ledger,
+    shape_of: Callable[[str], Shape],
+    done: Sequence[tuple[Job, str | None, Bundles]],
+) -> bool:
+    """Where fragmentation is part of the last stage: whether starting these raises that stage."""
+    facts = ledger.facts
+    last = len(facts.snapshot.policy.tiers) - 1
+    strict = facts.snapshot.policy.priority_mode == "strict"
+    if strict and any(facts.values.worth[job.name].tier < last for job, _, _ in done):
+        return False
+    gain = 0
+    for job, _, bundles in done:
+        need = bundles[0][1]
+        costs = [a.cost for a in shape_of(job.name).alternatives if a.way.need == need]
+        gain += facts.values.worth[job.name].wait - max(costs, default=0)
+    touched = sorted({name for _, _, bundles in done for name, _ in bundles})
+    after = sum(facts.profile.weighted(ledger.fragmentation(name)) for name in touched)
+    for job, _, bundles in done:
+        ledger.give_back(job.name, bundles)
+    before = sum(facts.profile.weighted(ledger.fragmentation(name)) for name in touched)
+    for job, _, bundles in done:
+        for name, need in bundles:
+            ledger.take(job.name, need, name)
+    return after - before >= gain
 
 
 def _place(

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
+from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState
+from trencadis.solver.gpus import subsets
 from trencadis.solver.model.lending import kept
 from trencadis.solver.model.order import pool_of, same_pool
 from trencadis.solver.model.problem import Facts
@@ -128,6 +130,23 @@ class Ledger:
         for charge in self.facts.books.charges[job.name]:
             if not charge.model or charge.model == model:
                 self.used[charge.account] += charge.amount
+
+    def fragmentation(self, name: str) -> int:
+        """F of a node as it is now, GPU-seconds."""
+        node = self.nodes[name]
+        if node.closed:
+            return 0
+        nvlink = node.state.node.nvlink.kind
+        graph = None if node.state.counted else bin_graph(node.state.node)
+        idle = idle_after(node) if graph is not None else {}
+        masks = {model: sum(1 << i for i in indices) for model, indices in idle.items()}
+
+        def can_link(model: str, n: int) -> bool:
+            if graph is None:
+                return nvlink == "nvswitch"
+            return any(graph.linked(part) for part in subsets(masks.get(model, 0), n))
+
+        return self.facts.profile.cost(node.idle, node.free, can_link)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Undoes starts."""

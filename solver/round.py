@@ -43,7 +43,8 @@ class Options:
     """Wall time; the policy's where None. In deterministic mode a measure of work instead."""
     gap: float | None = None
     """Good enough, relative; the policy's where None."""
-    workers: int = 2
+    workers: int = 8
+    """Threads of CP-SAT's portfolio; more than there are cores pays: their strategies differ."""
     deterministic: bool = False
     """Byte-identical plans for equal input: one worker, no clock."""
     seed: int = 0

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trencadis.solver.bound import SafeBound, matrix, safe_bound
+from trencadis.solver.bound import Matrix, SafeBound, matrix, safe_bound
 from trencadis.solver.cpsat import Effort, Window, search
 from trencadis.solver.guide import Guide, Guider
-from trencadis.solver.lp import LinearProgram, at_most
+from trencadis.solver.lagrange import decide
+from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.program import Objective, Program, Row
@@ -111,10 +112,18 @@ class _Whole:
     """Each stage to its end: relaxation, reduced costs, CP-SAT on what is within reach."""
 
     def __init__(
-        self, program: Program, limits: Limits, start: Sequence[int], share: float
+        self,
+        program: Program,
+        limits: Limits,
+        start: Sequence[int],
+        share: float,
+        priced: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        """`start`: counts to begin from; `share`: part of the time left that a stage may take."""
-        self.program, self.limits, self.share = program, limits, share
+        """`start`: counts to begin from; `share`: part of the time left that a stage may take.
+
+        `priced`: the decision columns, where bounds by prices are worth their time.
+        """
+        self.program, self.limits, self.share, self.priced = program, limits, share, priced
         self.counts = list(start)
         self.pins: list[Row] = []
         self.relaxed = LinearProgram(program)
@@ -144,6 +153,8 @@ class _Whole:
                 rows = matrix(self.relaxed.rows)
                 proof = safe_bound(self.program, objective, rows, relaxation.duals)
                 bound = max(bound, proof.value)
+                if self.priced is not None and not self._good(objective, bound, nothing):
+                    bound = max(bound, self._priced_bound(objective, relaxation, rows))
         if self._good(objective, bound, nothing) or self.limits.over():
             return bound
         outcome = search(
@@ -156,11 +167,29 @@ class _Whole:
             self.limits.stop,
             self.pins,
         )
-        if outcome.solution is not None:
-            self.counts = outcome.solution
+        found = outcome.solution
+        if found is not None and objective.value(found) < objective.value(self.counts):
+            # An equal solution is no gain, and may be worse in the stages to come.
+            self.counts = found
         if outcome.bound is not None:
             bound = max(bound, outcome.bound)
         return bound
+
+    def _priced_bound(self, objective: Objective, relaxation: Relaxation, rows: Matrix) -> int:
+        """A sharper bound, so that no time goes into improving what is best already."""
+        assert self.priced is not None
+        priced = decide(
+            self.relaxed.rows,
+            rows,
+            objective,
+            relaxation.duals,
+            self.priced,
+            Window(self.program.low, self.program.high),
+            np.rint(relaxation.point).astype(np.int64),
+            self.limits.effort(min(1.0, 0.1 * self.limits.clock.left())),
+            self.limits.stop,
+        )
+        return trivial(self.program, objective) if priced.bound is None else priced.bound
 
     def _good(self, objective: Objective, bound: int, nothing: int) -> bool:
         excess = objective.value(self.counts) - bound
@@ -197,9 +226,11 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
         return Solution(_floor(guide), {}, partial=True)
     settled = _settle(model, guide, limits)
     if settled is None:
-        return Solution(_floor(guide), {}, partial=True)
+        if len(program.low) > thresholds.parts // 2:
+            return Solution(_floor(guide), {}, partial=True)
+        settled = list(program.rest)
     # The counts hint a search of the whole program for as long as there is time.
-    return _Whole(program, limits, settled, 0.5).solve()
+    return _Whole(program, limits, settled, 0.5, decision_columns(model)).solve()
 
 
 def _floor(guide: Guide) -> list[int]:

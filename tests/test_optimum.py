@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import build
 import oracle
 import pytest
 import strategies
@@ -44,7 +45,7 @@ def optimum(snapshot: Snapshot) -> dict[str, int]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_optimum_is_found_and_proven(family: str) -> None:
-    @SETTINGS
+    @settings(SETTINGS, max_examples=400)
     @given(FAMILIES[family]())
     def check(snapshot: Snapshot) -> None:
         best = optimum(snapshot)
@@ -54,6 +55,20 @@ def test_optimum_is_found_and_proven(family: str) -> None:
         assert verify(snapshot, plan).violations == ()
 
     check()
+
+
+def test_weighted_fragmentation_may_leave_a_job_pending() -> None:
+    """Completing a plan must not start a job that costs more in F than it saves in waiting."""
+    case = build.snapshot(
+        build.node("n0", gpus=8, resources={"nic": 1}),
+        build.job("wide", gpus=1, tasks=2, priority="low"),
+        build.job("two-nics", gpus=1, tasks=2, resources={"nic": 1}, priority="low"),
+        build.job("one-nic", gpus=1, resources={"nic": 1}, priority="low"),
+        fragmentation="weighted",
+    )
+    plan = solve(case, EXACT)
+    assert objectives(plan) == oracle.lexicographic_optimum(case)
+    assert plan.proof.status is Status.OPTIMAL
 
 
 def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:

@@ -55,7 +55,7 @@ OPTIONS = f"""\
 policy = "{POLICY_FILE}"
 # time_limit = 30.0        # seconds; the policy's time_limit_seconds where absent
 # gap = 0.0001             # a stage is good enough at this gap; the policy's gap_micro where absent
-# workers = 2              # threads of the search
+# workers = 8              # threads of the search
 # deterministic = false    # same input, same plan, byte for byte
 # seed = 0
 """
