@@ -23,10 +23,13 @@ from trencadis.solver.place import place
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Clock, Limits, Solution, find_counts
+from trencadis.solver.stages import FRAGMENTATION
 from trencadis.solver.verify import verify
 
 AFTER_SEARCH = 4.0
 """Report and verification, and the reading itself, in times of the reading."""
+MAX_SPOILED = 200
+"""Clusters of more nodes are not searched again only because tasks without GPUs spread badly."""
 MAX_PARTS = 6
 """Searches of one round: each settles what its relaxation has in whole numbers."""
 
@@ -145,7 +148,7 @@ def count_and_place(
         before = ledger.started.copy()
         trouble = place(problem, model, solution.counts, ledger)
         timer.lap("place")
-        more = (split | trouble.jobs, singled | trouble.nodes)
+        more = (split | trouble.jobs, singled | trouble.nodes | spoiled(problem, solution, ledger))
         # Only a search of the whole program makes promises that are worth another attempt.
         done = more == (split, singled) or not solution.stages or limits.over()
         if done or attempt == thresholds.splits:
@@ -153,6 +156,17 @@ def count_and_place(
         split, singled = more
         ledger.withdraw(ledger.started.keys() - before.keys())
     return problem, model, solution
+
+
+def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[str]:
+    """Nodes that tasks without GPUs fragment more than their pooled counts promised."""
+    promised = solution.stages.get(FRAGMENTATION)
+    pooled = problem.supply.fillers or problem.supply.located_fillers
+    if promised is None or not pooled or len(ledger.nodes) > MAX_SPOILED:
+        return frozenset()
+    if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:
+        return frozenset()
+    return frozenset(ledger.nodes)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import build
 import oracle
@@ -11,7 +12,7 @@ import strategies
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from trencadis.models import Plan, Snapshot, Status
+from trencadis.models import Plan, Snapshot, Status, load_snapshot
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
@@ -66,6 +67,14 @@ def test_weighted_fragmentation_may_leave_a_job_pending() -> None:
         build.job("one-nic", gpus=1, resources={"nic": 1}, priority="low"),
         fragmentation="weighted",
     )
+    plan = solve(case, EXACT)
+    assert objectives(plan) == oracle.lexicographic_optimum(case)
+    assert plan.proof.status is Status.OPTIMAL
+
+
+def test_tasks_without_gpus_go_where_fragmentation_suffers_least() -> None:
+    """Pooled counts say how much CPU is taken, not where: placement must not lose by that."""
+    case, _ = load_snapshot((Path(__file__).parent / "data" / "fillers_spread.json").read_text())
     plan = solve(case, EXACT)
     assert objectives(plan) == oracle.lexicographic_optimum(case)
     assert plan.proof.status is Status.OPTIMAL
