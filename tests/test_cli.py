@@ -103,7 +103,7 @@ def test_options_come_from_flag_then_environment_then_file_then_default(
         made = solver.options
         return made.time_limit_s, made.gap, made.workers, made.deterministic, made.seed
 
-    assert options() == (None, None, 2, False, 0)
+    assert options() == (None, None, 8, False, 0)
     Path("trencadis.toml").write_text(
         "[solve]\ntime_limit = 7\ngap = 0.5\nworkers = 3\ndeterministic = true\nseed = 9\n"
     )
