@@ -10,7 +10,7 @@ from trencadis.models import Proof, StageProof, Status
 from trencadis.solver.lp import LinearProgram
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.prove import Prover
+from trencadis.solver.prove import Prover, trivial
 from trencadis.solver.search import Clock, Limits, Solution, decision_columns
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
@@ -46,18 +46,19 @@ def prove(
         shift = _shift(facts, name, constants)
         value = achieved[name] - shift
         known = solution.stages.get(name)
-        if known is not None and holds:
-            bound = known.bound
-        else:
+        bound = known.bound if known is not None and holds else trivial(model.program, objective)
+        slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
+        if bound < value - slack or not holds:
             if prover is None:
                 prover = Prover(
                     model.program, LinearProgram(model.program), decision_columns(model)
                 )
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
-            slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
             effort = replace(limits.effort(), seconds=clock.left())
-            bound = prover.bound(objective, value, value - slack, effort, limits.stop)
+            proven = prover.bound(objective, value, value - slack, effort, limits.stop)
+            bound = max(bound, proven)
+        if prover is not None:
             prover.pin(objective, value)
         earlier.append((value, bound))
         holds = holds and known is not None and value <= known.value
@@ -66,7 +67,7 @@ def prove(
                 facts,
                 name,
                 achieved[name],
-                min(bound + shift, achieved[name]),
+                min(max(bound + shift, 0), achieved[name]),
                 nothing[name],
                 limits,
                 time.monotonic() - began + (known.seconds if known else 0.0),

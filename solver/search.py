@@ -216,7 +216,7 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
         decision_columns(model),
         # What a part leaves open the next one may still get: no need to be exact here.
         1.0 if large else limits.gap * SHARE,
-        limits.effort(2.0),
+        limits.effort(max(2.0, 0.2 * limits.clock.left())),
         limits.stop,
     )
     guide = guider.guide()
