@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from trencadis.models.base import Record
 from trencadis.models.check import check
+from trencadis.models.collector import paused_collector
 from trencadis.models.faults import Fault, InvalidInputError, from_pydantic, json_path
 from trencadis.models.plan import Plan
 from trencadis.models.policy import Policy
@@ -20,12 +18,15 @@ from trencadis.models.snapshot import Snapshot
 
 R = TypeVar("R", bound=Record)
 
+LARGE = 1_000_000
+"""Characters above which reading pauses the cycle collector."""
+
 
 def parse(kind: type[R], text: str | bytes) -> R:
     """The record that the JSON text holds. Raises InvalidInputError with every fault found."""
     decoded = decode(text)
     try:
-        with _collector_paused(len(decoded)):
+        with paused_collector(len(decoded) > LARGE):
             record = kind.model_validate_json(decoded)
     except ValidationError as error:
         faults = from_pydantic(error)
@@ -45,7 +46,7 @@ def load_snapshot(text: str | bytes, policy: Policy | None = None) -> tuple[Snap
     snapshot = parse(Snapshot, text)
     if policy is not None:
         snapshot = snapshot.model_copy(update={"policy": policy})
-    with _collector_paused(len(text)):
+    with paused_collector(len(text) > LARGE):
         return snapshot, check(snapshot)
 
 
@@ -68,19 +69,6 @@ def load_policy(text: str | bytes, *, toml: bool = False) -> Policy:
 def load_plan(text: str | bytes) -> Plan:
     """A plan. Raises InvalidInputError."""
     return parse(Plan, text)
-
-
-@contextmanager
-def _collector_paused(characters: int) -> Iterator[None]:
-    """Large input makes millions of objects, no garbage: collecting meanwhile doubles the time."""
-    pause = characters > 1_000_000 and gc.isenabled()
-    if pause:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if pause:
-            gc.enable()
 
 
 def decode(text: str | bytes) -> str:

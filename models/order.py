@@ -19,17 +19,9 @@ def _sorted(records: Iterable[R]) -> tuple[R, ...]:
     return tuple(sorted(records, key=repr))
 
 
-def _table(table: dict[str, Any]) -> dict[str, Any]:
-    return dict(sorted(table.items()))
-
-
 def _changed(record: R, update: dict[str, Any]) -> R:
     """The record with what differs; the record itself if nothing does."""
-    new = {}
-    for key, value in update.items():
-        old = getattr(record, key)
-        if old != value or (isinstance(value, dict) and list(old) != list(value)):
-            new[key] = value
+    new = {key: value for key, value in update.items() if getattr(record, key) != value}
     return record.model_copy(update=new) if new else record
 
 
@@ -47,7 +39,7 @@ def _tasks(allocation: tuple[TaskAllocation, ...]) -> tuple[TaskAllocation, ...]
 
 
 def _node(node: Node) -> Node:
-    update: dict[str, Any] = {"resources": _table(node.resources), "labels": _table(node.labels)}
+    update: dict[str, Any] = {}
     if len(node.taints) > 1:
         update["taints"] = _sorted(node.taints)
     if node.nvlink.links:
@@ -67,22 +59,10 @@ def _node(node: Node) -> Node:
 
 
 def _job(job: Job) -> Job:
-    update: dict[str, Any] = {
-        "gpu_models": tuple(sorted(job.gpu_models)),
-        "excluded_nodes": tuple(sorted(job.excluded_nodes)),
-        "required_nodes": tuple(sorted(job.required_nodes)),
-        "after": tuple(sorted(job.after)),
-        "speed_milli": _table(job.speed_milli),
-        "node_selector": _table(job.node_selector),
-        "licences": _table(job.licences),
-    }
-    if job.request.resources or len(job.request.mig) > 1:
-        update["request"] = job.request.model_copy(
-            update={
-                "resources": _table(job.request.resources),
-                "mig": tuple(sorted(job.request.mig)),
-            }
-        )
+    update: dict[str, Any] = {}
+    if len(job.request.mig) > 1:
+        mig = tuple(sorted(job.request.mig))
+        update["request"] = job.request.model_copy(update={"mig": mig})
     if len(job.tolerations) > 1:
         update["tolerations"] = _sorted(job.tolerations)
     if job.allocation:
@@ -91,44 +71,22 @@ def _job(job: Job) -> Job:
 
 
 def in_order(snapshot: Snapshot) -> Snapshot:
-    """The same snapshot with nodes, jobs, queues, tables and sets in alphabetical order."""
-    policy = snapshot.policy
+    """The same snapshot with nodes, jobs, queues and all sets of records in order.
+
+    Tables by name and sets of names are in order since they were read (`ByName`, `Names`).
+    """
+    holds = (
+        hold.model_copy(update={"allocation": _tasks(hold.allocation)}) for hold in snapshot.holds
+    )
+    profile = _sorted(snapshot.policy.demand_profile)
     return snapshot.model_copy(
         update={
             "nodes": tuple(sorted(map(_node, snapshot.nodes), key=lambda node: node.name)),
             "jobs": tuple(sorted(map(_job, snapshot.jobs), key=lambda job: job.name)),
-            "queues": tuple(
-                sorted(
-                    (_limits(_limits(q, "guarantee"), "lending_limit") for q in snapshot.queues),
-                    key=lambda queue: queue.name,
-                )
-            ),
+            "queues": tuple(sorted(snapshot.queues, key=lambda queue: queue.name)),
             "qos": tuple(sorted(snapshot.qos, key=lambda qos: qos.name)),
             "licences": tuple(sorted(snapshot.licences, key=lambda pool: pool.name)),
-            "holds": tuple(
-                sorted(
-                    (
-                        hold.model_copy(update={"allocation": _tasks(hold.allocation)})
-                        for hold in snapshot.holds
-                    ),
-                    key=lambda hold: (hold.job, hold.at),
-                )
-            ),
-            "policy": policy.model_copy(
-                update={
-                    "slowdown_milli": _table(policy.slowdown_milli),
-                    "gpu_speed_milli": _table(policy.gpu_speed_milli),
-                    "demand_profile": _sorted(policy.demand_profile),
-                }
-            ),
+            "holds": tuple(sorted(holds, key=lambda hold: (hold.job, hold.at))),
+            "policy": snapshot.policy.model_copy(update={"demand_profile": profile}),
         }
     )
-
-
-def _limits(record: R, key: str) -> R:
-    """A queue with the models of one of its quotas in order."""
-    quota = getattr(record, key)
-    if quota is None or len(quota.by_model) < 2:
-        return record
-    ordered = quota.model_copy(update={"by_model": _table(quota.by_model)})
-    return record.model_copy(update={key: ordered})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from trencadis.models import Node
 from trencadis.solver.capacity import Capacity, NodeState
 from trencadis.solver.fragmentation import Profile
-from trencadis.solver.gpus import LinkGraph, link_graph
+from trencadis.solver.gpus import LinkGraph, can_link, link_graph
 from trencadis.solver.patterns.whole import BinType, Slot
 from trencadis.solver.shapes import Need
 
@@ -21,6 +21,23 @@ def bin_graph(node: Node) -> LinkGraph | None:
     if node.nvlink.kind != "links":
         return None
     return link_graph(node.nvlink, node.gpu_count, len({group.model for group in node.gpus}) == 1)
+
+
+def bin_fragmentation(
+    profile: Profile,
+    state: NodeState,
+    idle: Mapping[str, tuple[int, ...]],
+    free: tuple[int, ...],
+) -> int:
+    """F of a node with these GPUs idle and so much free, GPU-seconds."""
+    graph = None if state.counted else bin_graph(state.node)
+    nvswitch = state.node.nvlink.kind == "nvswitch"
+    masks = {model: sum(1 << i for i in indices) for model, indices in idle.items()}
+
+    def links(model: str, n: int) -> bool:
+        return can_link(graph, nvswitch, masks[model], n)
+
+    return profile.cost({model: len(gpus) for model, gpus in idle.items()}, free, links)
 
 
 class Classifier:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from trencadis.models import Job, Snapshot, Topology
-from trencadis.solver.worth import waited
+from trencadis.solver.worth import Rates, waited
 
 Domain = tuple[str, ...]
 """A domain by its path, widest level first; () is the whole cluster. Names may repeat elsewhere."""
@@ -97,6 +97,16 @@ def required_depth(snapshot: Snapshot, job: Job, fabric: Tree) -> int:
     required, _ = _wish(snapshot, job)
     depth = fabric.depth_of(required.level) if required else 0
     return max(depth, fabric.boundary)
+
+
+def slowdown_at(snapshot: Snapshot, job: Job, rates: Rates, fabric: Tree, depth: int) -> int:
+    """L: thousandths of its time that a job loses if the finest domain it fits has that depth."""
+    if depth > fabric.depth:
+        return 0
+    slow = rates.level_slowdown[depth] if job.communicates else 0
+    if depth < preferred_depth(snapshot, job, fabric):
+        slow += rates.missed
+    return slow
 
 
 def preferred_depth(snapshot: Snapshot, job: Job, fabric: Tree) -> int:

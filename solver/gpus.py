@@ -110,6 +110,13 @@ def subsets(mask: int, size: int) -> Iterator[int]:
         yield sum(1 << i for i in chosen)
 
 
+def can_link(graph: LinkGraph | None, nvswitch: bool, mask: int, size: int) -> bool:
+    """Whether NVLink joins some `size` GPUs of the mask; without a graph all pairs are alike."""
+    if graph is None:
+        return nvswitch
+    return any(graph.linked(part) for part in subsets(mask, size))
+
+
 @lru_cache(maxsize=65_536)
 def split(graph: LinkGraph, mask: int, size: int) -> tuple[int, tuple[int, ...]]:
     """Splits the GPUs of `mask` into sets of `size` so that as few as possible are unlinked.

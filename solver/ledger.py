@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
-from trencadis.solver.bin_types import bin_graph
+from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.gpus import subsets
-from trencadis.solver.model.lending import kept
+from trencadis.solver.model.lending import in_use, kept_models, most_use, total_use, uses
 from trencadis.solver.model.order import pool_of, same_pool
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.room import fits
@@ -58,7 +57,7 @@ class Ledger:
         self.touched: list[str] = []
         """Nodes in the order in which they changed."""
         self._heads = _Heads(facts)
-        self._keeps = _keepers(facts)
+        self._keeps = kept_models(facts)
 
     def fits(self, need: Need, node: NodeLedger) -> int:
         """How many of a need the node can still take."""
@@ -68,21 +67,8 @@ class Ledger:
             return 0
         if not node.taken:
             return fits(need, node.state, node.column)
-        idle = {model: tuple(range(count)) for model, count in node.idle.items()}
-        if need.linked and node.state.node.nvlink.kind == "links" and not node.state.counted:
-            idle = idle_after(node)
-        return fits(
-            need,
-            NodeState(
-                name=node.state.name,
-                node=node.state.node,
-                idle=idle,
-                counted=node.state.counted,
-                free=tuple(node.free),
-                vacant=node.state.vacant and not node.taken,
-            ),
-            node.column,
-        )
+        # Which GPUs are idle takes a search to know, and only NVLink asks.
+        return fits(need, state_now(node, indices=need.linked), node.column)
 
     def take(self, job: str, need: Need, name: str) -> None:
         """Puts one need of a job on a node."""
@@ -112,12 +98,11 @@ class Ledger:
         members = list(jobs)
         extra: defaultdict[int, int] = defaultdict(int)
         for job, model in members:
-            for charge in self.facts.books.charges[job.name]:
-                if not charge.model or charge.model == model:
-                    extra[charge.account] += charge.amount
+            for account, amount in self._charges(job.name, model):
+                extra[account] += amount
         for index, amount in extra.items():
-            account = self.facts.books.accounts[index]
-            if account.limit is not None and self.used[index] + amount > account.slack:
+            book = self.facts.books.accounts[index]
+            if book.limit is not None and self.used[index] + amount > book.slack:
                 return False
         together = {job.name for job, _ in members}
         if not all(self._heads.open(job, self.started, together) for job, _ in members):
@@ -127,66 +112,40 @@ class Ledger:
     def start(self, job: Job, model: str | None, bundles: Bundles) -> None:
         """Enters a start whose needs have been taken."""
         self.started[job.name] = (model, bundles)
-        for charge in self.facts.books.charges[job.name]:
+        for account, amount in self._charges(job.name, model):
+            self.used[account] += amount
+
+    def _charges(self, job: str, model: str | None) -> Iterator[tuple[int, int]]:
+        """(account, amount) of a job that runs on a model."""
+        for charge in self.facts.books.charges[job]:
             if not charge.model or charge.model == model:
-                self.used[charge.account] += charge.amount
+                yield charge.account, charge.amount
 
     def fragmentation(self, name: str) -> int:
         """F of a node as it is now, GPU-seconds."""
         node = self.nodes[name]
         if node.closed:
             return 0
-        nvlink = node.state.node.nvlink.kind
-        graph = None if node.state.counted else bin_graph(node.state.node)
-        idle = idle_after(node) if graph is not None else {}
-        masks = {model: sum(1 << i for i in indices) for model, indices in idle.items()}
-
-        def can_link(model: str, n: int) -> bool:
-            if graph is None:
-                return nvlink == "nvswitch"
-            return any(graph.linked(part) for part in subsets(masks.get(model, 0), n))
-
-        return self.facts.profile.cost(node.idle, node.free, can_link)
+        state = state_now(node, indices=True)
+        return bin_fragmentation(self.facts.profile, node.state, state.idle, state.free)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Undoes starts."""
         for name in names:
             model, bundles = self.started.pop(name)
             self.give_back(name, bundles)
-            for charge in self.facts.books.charges[name]:
-                if not charge.model or charge.model == model:
-                    self.used[charge.account] -= charge.amount
+            for account, amount in self._charges(name, model):
+                self.used[account] -= amount
 
     def _lends(self, model: str, extra: dict[int, int]) -> bool:
+        """Whether what the queues do not lend stays idle."""
         facts = self.facts
-        tree, unit = facts.values.tree, facts.values.rates.unit
         now: dict[str, int] = {}
-        before: dict[str, int] = {}
-        for name in tree.upwards():
-            keeps = kept(tree.queues[name], model, unit)
-            if tree.is_leaf(name):
-                index = facts.books.index.get(("use", name, model))
-                had = 0 if index is None else facts.books.accounts[index].used
-                more = 0 if index is None else self.used[index] + extra.get(index, 0)
-                before[name], now[name] = max(keeps, had), max(keeps, had + more)
-            else:
-                children = tree.children[name]
-                before[name] = max(keeps, sum(before[child] for child in children))
-                now[name] = max(keeps, sum(now[child] for child in children))
-        roots = tree.children.get(None, ())
-        gpus = facts.capacity.gpus_by_model.get(model, 0) if model else facts.capacity.gpus
-        most = max(gpus * unit, sum(before[name] for name in roots))
-        return sum(now[name] for name in roots) <= most
-
-
-def _keepers(facts: Facts) -> list[str]:
-    """Models ('' for all GPUs) of which some queue keeps a part for itself."""
-    queues, unit = facts.values.tree.queues.values(), facts.values.rates.unit
-    models = {""}
-    for queue in queues:
-        if queue.lending_limit is not None:
-            models |= set(queue.lending_limit.by_model)
-    return sorted(m for m in models if any(kept(queue, m, unit) for queue in queues))
+        for leaf, used in in_use(facts, model).items():
+            index = facts.books.index.get(("use", leaf, model))
+            more = 0 if index is None else self.used[index] + extra.get(index, 0)
+            now[leaf] = used + more
+        return total_use(facts, uses(facts, model, now)) <= most_use(facts, model)
 
 
 class _Heads:
@@ -219,6 +178,19 @@ class _Heads:
         return True
 
 
-def idle_after(node: NodeLedger) -> dict[str, tuple[int, ...]]:
-    """Idle GPU indices of a node with explicit links after what it has taken."""
-    return seats(node.state, [need for _, need in node.taken]).left
+def state_now(node: NodeLedger, *, indices: bool) -> NodeState:
+    """The node as it is now; which GPUs are idle only with `indices`, else how many."""
+    if not node.taken:
+        return node.state
+    if indices and node.state.node.nvlink.kind == "links" and not node.state.counted:
+        idle = seats(node.state, [need for _, need in node.taken]).left
+    else:
+        idle = {model: tuple(range(count)) for model, count in node.idle.items() if count}
+    return NodeState(
+        name=node.state.name,
+        node=node.state.node,
+        idle=idle,
+        counted=node.state.counted,
+        free=tuple(node.free),
+        vacant=False,
+    )

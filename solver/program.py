@@ -64,18 +64,3 @@ class Program:
         if columns:
             coefficients = [table[column] for column in columns]
             self.rows.append(Row(columns, coefficients, low, high))
-
-    def violated(self, solution: list[int]) -> list[int]:
-        """Indices of rows that a solution breaks; negative ones (-1 - column) for bounds."""
-        broken = [
-            -1 - i
-            for i, value in enumerate(solution)
-            if not self.low[i] <= value <= self.high[i]
-        ]
-        for index, row in enumerate(self.rows):
-            value = sum(
-                c * solution[i] for i, c in zip(row.columns, row.coefficients, strict=True)
-            )
-            if not row.low <= value <= row.high:
-                broken.append(index)
-        return broken

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from trencadis.models import Metrics, Node, Plan, Start, TaskAllocation
 from trencadis.models.plan import Made, ModelCounts
+from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.ledger import Ledger
@@ -110,14 +111,9 @@ def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Ra
 
     def rank(masks: dict[str, int]) -> int:
         left = {m: tuple(i for i in state.idle[m] if mask >> i & 1) for m, mask in masks.items()}
-        only = Left(left, free, exclusive=False)
-        return sum(_fragmentation_of(facts, state, only).values())
+        return bin_fragmentation(facts.profile, state, left, free)
 
     return rank
-
-
-def _fragmentation_of(facts: Facts, state: NodeState, left: Left) -> dict[str, int]:
-    return fragmentation(facts, {state.name: left}, (state,))
 
 
 def _start(facts: Facts, placement: Placement) -> Start:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trencadis.solver.accounts import Account
-from trencadis.solver.capacity import NodeState
-from trencadis.solver.ledger import Ledger, NodeLedger, idle_after
+from trencadis.solver.ledger import Ledger, state_now
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.targets import Target
 
@@ -25,30 +24,15 @@ def residual(facts: Facts, ledger: Ledger) -> Facts:
         facts,
         capacity=replace(
             facts.capacity,
-            states=tuple(_state(node) for node in ledger.nodes.values() if not node.closed),
+            states=tuple(
+                state_now(node, indices=True)
+                for node in ledger.nodes.values()
+                if not node.closed
+            ),
         ),
         values=replace(facts.values, eligible=eligible),
         books=replace(facts.books, accounts=accounts),
         targets=tuple(target for target in short if target.missing > 0),
-    )
-
-
-def _state(node: NodeLedger) -> NodeState:
-    if not node.taken:
-        return node.state
-    explicit = node.state.node.nvlink.kind == "links" and not node.state.counted
-    idle = (
-        idle_after(node)
-        if explicit
-        else {model: tuple(range(count)) for model, count in node.idle.items() if count}
-    )
-    return NodeState(
-        name=node.state.name,
-        node=node.state.node,
-        idle=idle,
-        counted=node.state.counted,
-        free=tuple(node.free),
-        vacant=False,
     )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
 
 from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
+from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made
 from trencadis.solver.greedy import complete, order
@@ -167,18 +165,6 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
     if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:
         return frozenset()
     return frozenset(ledger.nodes)
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """No cycle collection meanwhile: a round makes millions of objects and no cycles worth it."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 class Timer:

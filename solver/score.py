@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from trencadis.models import Job, Node, TaskAllocation
 from trencadis.models.units import job_units
-from trencadis.solver.bin_types import bin_graph
+from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState, running_model, vector
-from trencadis.solver.gpus import LinkGraph, subsets
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.spread import spread_cost
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
@@ -86,35 +84,21 @@ def _after(
     )
 
 
-def fragmentation(
-    facts: Facts, left: Mapping[str, Left], states: Sequence[NodeState] | None = None
-) -> dict[str, int]:
+def fragmentation(facts: Facts, left: Mapping[str, Left]) -> dict[str, int]:
     """F of each node, GPU-seconds; nodes that are full or exclusive have none."""
     found: dict[str, int] = {}
     known: dict[object, int] = {}
-    for state in facts.capacity.states if states is None else states:
+    for state in facts.capacity.states:
         rest = left[state.name]
         if rest.exclusive or not any(rest.idle.values()):
             continue
-        graph = None if state.counted else bin_graph(state.node)
-        masks = {m: sum(1 << i for i in indices) for m, indices in rest.idle.items()}
-        nvswitch = state.node.nvlink.kind == "nvswitch"
-        counts = {model: len(indices) for model, indices in rest.idle.items()}
-        key = (tuple(counts.items()), rest.free, graph, tuple(masks.items()) if graph else nvswitch)
+        explicit = state.node.nvlink.kind == "links"
+        idle = tuple((m, gpus if explicit else len(gpus)) for m, gpus in rest.idle.items())
+        key = (idle, rest.free, state.node.nvlink, state.counted)
         if key not in known:
-            can_link = partial(_can_link, graph, masks, nvswitch)
-            known[key] = facts.profile.cost(counts, rest.free, can_link)
+            known[key] = bin_fragmentation(facts.profile, state, rest.idle, rest.free)
         found[state.name] = known[key]
     return found
-
-
-def _can_link(
-    graph: LinkGraph | None, masks: Mapping[str, int], nvswitch: bool, model: str, n: int
-) -> bool:
-    """Whether n idle GPUs of the model are joined by NVLink."""
-    if graph is None:
-        return nvswitch
-    return any(graph.linked(part) for part in subsets(masks[model], n))
 
 
 def score(

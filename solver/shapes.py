@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trencadis.models import Job, Snapshot
 from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
-from trencadis.solver.fabric import Tree, preferred_depth, required_depth
+from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
 from trencadis.solver.worth import Rates, rest_of, speeds
 
 
@@ -177,11 +177,7 @@ class ShapeMaker:
             )
 
         def cost(depth: int) -> int:
-            slow = 0
-            if depth <= fabric.depth:
-                slow = rates.level_slowdown[depth] if job.communicates else 0
-                if depth < preferred_depth(self.snapshot, job, fabric):
-                    slow += rates.missed
+            slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
             return rates.spread(tier, size, rest, speed, slow)
 
         if n == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trencadis.models import Job, Node, TaskAllocation
-from trencadis.solver.fabric import preferred_depth
+from trencadis.solver.fabric import slowdown_at
 from trencadis.solver.gpus import link_graph
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.worth import rest_of, size_of, speeds, tier_of
@@ -30,11 +30,7 @@ def spread_cost(
     depth = fabric.common_depth(task.node for task in tasks)
 
     def at(level: int) -> int:
-        slow = 0
-        if level <= fabric.depth:
-            slow = rates.level_slowdown[level] if job.communicates else 0
-            if level < preferred_depth(facts.snapshot, job, fabric):
-                slow += rates.missed
+        slow = slowdown_at(facts.snapshot, job, rates, fabric, level)
         return rates.spread(tier, size, rest, speed, slow)
 
     each = job.request.gpus

@@ -264,7 +264,6 @@ def test_interrupted_before_the_solver_starts_is_130(
 
 @pytest.mark.parametrize("flags", [(), ("--deterministic",)])
 def test_solve_verify_apply_and_solve_again(program: Program, flags: tuple[str, ...]) -> None:
-    pytest.importorskip("trencadis.solver.round")
     source = INSTANCES / "team_node.json"
     done = program("solve", source, "-o", "plan.json", *flags)
     assert done.code == 0, done.err
@@ -284,7 +283,6 @@ def test_solve_verify_apply_and_solve_again(program: Program, flags: tuple[str, 
 
 
 def test_deterministic_output_is_the_same_to_the_byte(program: Program) -> None:
-    pytest.importorskip("trencadis.solver.round")
     program("generate", "--nodes", "12", "--pending", "20", "--seed", "2", "-o", "g.json")
     outputs = {program("solve", "g.json", "--json", "--deterministic").out for _ in range(2)}
     assert len(outputs) == 1

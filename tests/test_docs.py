@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shlex
@@ -42,11 +41,6 @@ def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
     return Program(monkeypatch, tmp_path)
 
 
-def needs_solver() -> None:
-    if importlib.util.find_spec("trencadis.solver.round") is None:
-        pytest.skip("the solver isn't there yet")
-
-
 PYTHON = blocks("python")
 CONSOLE = blocks("console")
 
@@ -54,7 +48,6 @@ CONSOLE = blocks("console")
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(("page", "code"), PYTHON, ids=named(PYTHON))
 def test_python(page: Path, code: str) -> None:
-    needs_solver()
     exec(compile(code, str(page), "exec"), {"__name__": page.stem})
 
 
@@ -68,8 +61,6 @@ def test_console(program: Program, page: Path, text: str) -> None:
             assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
             continue
         assert words[0] == "trencadis", f"{page.name}: {line}"
-        if words[1] == "solve":
-            needs_solver()
         done = program(*words[1:])
         assert done.code == 0, f"{page.name}: {line}\n{done.err}"
         if output.strip():

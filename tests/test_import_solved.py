@@ -9,9 +9,8 @@ from slurm_docs import SHAPES, document, job, node, running
 
 from trencadis.adapters.slurm import read_slurm
 from trencadis.instances.openb import read_openb
-
-solve = pytest.importorskip("trencadis.solver.round").solve
-verify = pytest.importorskip("trencadis.solver.verify").verify
+from trencadis.solver.round import solve
+from trencadis.solver.verify import verify
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -10,6 +10,8 @@ import pytest
 
 from trencadis.instances import catalog
 from trencadis.models import Plan, Status, load_snapshot
+from trencadis.solver.round import Options, solve
+from trencadis.solver.verify import verify
 
 EXPECTED = {
     "empty",
@@ -25,13 +27,11 @@ EXPECTED = {
 @cache
 def plan_for(name: str) -> Plan:
     """A verified plan for the example."""
-    rounds = pytest.importorskip("trencadis.solver.round")
-    verifier = pytest.importorskip("trencadis.solver.verify")
     snapshot = catalog.load(name)
-    plan: Plan = rounds.solve(
-        snapshot, rounds.Options(time_limit_s=20.0, gap=0.0, workers=1, deterministic=True, seed=0)
+    plan = solve(
+        snapshot, Options(time_limit_s=20.0, gap=0.0, workers=1, deterministic=True, seed=0)
     )
-    assert verifier.verify(snapshot, plan).violations == ()
+    assert verify(snapshot, plan).violations == ()
     return plan
 
 

@@ -19,7 +19,6 @@ LEAVES = ("leaf",)
 
 def load_naive() -> ModuleType:
     """The benchmark's module, by its file: benchmarks are no part of the package."""
-    pytest.importorskip("trencadis.solver.worth")
     file = Path(__file__).parents[1] / "benchmarks" / "naive.py"
     spec = importlib.util.spec_from_file_location("benchmarks_naive", file)
     assert spec is not None

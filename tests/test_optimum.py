@@ -9,10 +9,11 @@ import build
 import oracle
 import pytest
 import strategies
+from exact import EXACT, assert_exact, objectives, solve_exactly
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from trencadis.models import Plan, Snapshot, Status, load_snapshot
+from trencadis.models import Plan, Snapshot, load_snapshot
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
@@ -21,7 +22,6 @@ SETTINGS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-EXACT = Options(time_limit_s=60, gap=0.0, workers=1)
 
 FAMILIES = {
     "plain": strategies.snapshots_plain,
@@ -30,10 +30,6 @@ FAMILIES = {
     "nodes": strategies.snapshots_nodes,
     "all": strategies.snapshots_all,
 }
-
-
-def objectives(plan: Plan) -> dict[str, int]:
-    return {stage.name: stage.objective for stage in plan.proof.stages}
 
 
 def optimum(snapshot: Snapshot) -> dict[str, int]:
@@ -50,10 +46,7 @@ def test_optimum_is_found_and_proven(family: str) -> None:
     @given(FAMILIES[family]())
     def check(snapshot: Snapshot) -> None:
         best = optimum(snapshot)
-        plan = solve(snapshot, EXACT)
-        assert objectives(plan) == best
-        assert plan.proof.status is Status.OPTIMAL
-        assert verify(snapshot, plan).violations == ()
+        assert_exact(snapshot, solve(snapshot, EXACT), best)
 
     check()
 
@@ -67,17 +60,13 @@ def test_weighted_fragmentation_may_leave_a_job_pending() -> None:
         build.job("one-nic", gpus=1, resources={"nic": 1}, priority="low"),
         fragmentation="weighted",
     )
-    plan = solve(case, EXACT)
-    assert objectives(plan) == oracle.lexicographic_optimum(case)
-    assert plan.proof.status is Status.OPTIMAL
+    solve_exactly(case)
 
 
 def test_tasks_without_gpus_go_where_fragmentation_suffers_least() -> None:
     """Pooled counts say how much CPU is taken, not where: placement must not lose by that."""
     case, _ = load_snapshot((Path(__file__).parent / "data" / "fillers_spread.json").read_text())
-    plan = solve(case, EXACT)
-    assert objectives(plan) == oracle.lexicographic_optimum(case)
-    assert plan.proof.status is Status.OPTIMAL
+    solve_exactly(case)
 
 
 def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:

@@ -16,6 +16,7 @@ from trencadis.solver.model import (
     order,
     starts,
 )
+from trencadis.solver.model.charges import charged
 from trencadis.solver.model.columns import Columns, add_columns
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.program import Program
@@ -47,6 +48,7 @@ def build(problem: Problem) -> Model:
     """The model of a problem."""
     program = Program()
     columns = add_columns(problem, program)
+    columns.charged = charged(problem, columns)
     for family in FAMILIES:
         family(problem, program, columns)
     return Model(program, columns)

@@ -64,6 +64,8 @@ class Columns:
     """(located need, family, domain)."""
     shortfalls: list[int] = field(default_factory=list)
     """By target of the facts."""
+    charged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Account -> the terms that add up what the started jobs charge to it."""
 
     def supply(self) -> set[int]:
         """The columns that say where things go; all others decide who starts."""

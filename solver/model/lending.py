@@ -6,10 +6,11 @@ that of its children together, or what it keeps. The roots' use must fit the clu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trencadis.models import Queue
 from trencadis.solver.model.columns import Columns
-from trencadis.solver.model.limits import charged
-from trencadis.solver.model.problem import Problem
+from trencadis.solver.model.problem import Facts, Problem
 from trencadis.solver.program import INFINITE, Program
 
 
@@ -26,32 +27,60 @@ def kept(queue: Queue, model: str, unit: int) -> int:
     return 0 if guarantee is None or lend is None else max(0, guarantee - lend) * unit // 1_000
 
 
-def add(problem: Problem, program: Program, columns: Columns) -> None:
-    """Once for GPUs in all, and once per model of which something is kept."""
-    queues = problem.facts.values.tree.queues
+def kept_models(facts: Facts) -> list[str]:
+    """GPU models of which some queue keeps a part for itself; '' for GPUs in all."""
+    queues, unit = facts.values.tree.queues.values(), facts.values.rates.unit
     models = {""}
-    for queue in queues.values():
+    for queue in queues:
         if queue.lending_limit is not None:
             models |= set(queue.lending_limit.by_model)
-    for model in sorted(models):
-        unit = problem.facts.values.rates.unit
-        if any(kept(queue, model, unit) for queue in queues.values()):
-            _add(problem, program, columns, model)
+    return sorted(m for m in models if any(kept(queue, m, unit) for queue in queues))
 
 
-def _add(problem: Problem, program: Program, columns: Columns, model: str) -> None:
-    facts = problem.facts
-    unit, tree = facts.values.rates.unit, facts.values.tree
-    sums = charged(problem, columns)
-    gpus = facts.capacity.gpus_by_model.get(model, 0) if model else facts.capacity.gpus
-    before: dict[str, int] = {}
+def in_use(facts: Facts, model: str) -> dict[str, int]:
+    """Units that each leaf queue's running and draining jobs have."""
+    books, tree = facts.books, facts.values.tree
+    found: dict[str, int] = {}
     for name in tree.upwards():
-        account = facts.books.index.get(("use", name, model))
-        used = 0 if account is None else facts.books.accounts[account].used
-        below = sum(before[child] for child in tree.children.get(name, ()))
-        before[name] = max(kept(tree.queues[name], model, unit), used, below)
-    roots = tree.children.get(None, ())
-    most = max(gpus * unit, sum(before[name] for name in roots))
+        if tree.is_leaf(name):
+            account = books.index.get(("use", name, model))
+            found[name] = 0 if account is None else books.accounts[account].used
+    return found
+
+
+def uses(facts: Facts, model: str, used: Mapping[str, int]) -> dict[str, int]:
+    """The use of each queue, if its leaves have so much."""
+    tree, unit = facts.values.tree, facts.values.rates.unit
+    found: dict[str, int] = {}
+    for name in tree.upwards():
+        below = used[name] if tree.is_leaf(name) else sum(found[c] for c in tree.children[name])
+        found[name] = max(kept(tree.queues[name], model, unit), below)
+    return found
+
+
+def total_use(facts: Facts, use: Mapping[str, int]) -> int:
+    """The use of the roots together."""
+    return sum(use[name] for name in facts.values.tree.children.get(None, ()))
+
+
+def most_use(facts: Facts, model: str) -> int:
+    """What the roots' use may come to: the cluster, or what it is already."""
+    gpus = facts.capacity.gpus_by_model.get(model, 0) if model else facts.capacity.gpus
+    now = total_use(facts, uses(facts, model, in_use(facts, model)))
+    return max(gpus * facts.values.rates.unit, now)
+
+
+def add(problem: Problem, program: Program, columns: Columns) -> None:
+    """Once for GPUs in all, and once per model of which something is kept."""
+    for model in kept_models(problem.facts):
+        _add(problem.facts, program, columns, model)
+
+
+def _add(facts: Facts, program: Program, columns: Columns, model: str) -> None:
+    unit, tree = facts.values.rates.unit, facts.values.tree
+    used = in_use(facts, model)
+    before = uses(facts, model, used)
+    most = most_use(facts, model)
     use = {
         name: program.column(kept(tree.queues[name], model, unit), most, rest=before[name])
         for name in tree.upwards()
@@ -59,10 +88,9 @@ def _add(problem: Problem, program: Program, columns: Columns, model: str) -> No
     for name, column in use.items():
         if tree.is_leaf(name):
             account = facts.books.index.get(("use", name, model))
-            used = 0 if account is None else facts.books.accounts[account].used
-            started = [] if account is None else sums.get(account, [])
-            program.row([(column, 1), *((c, -n) for c, n in started)], used, INFINITE)
+            started = [] if account is None else columns.charged.get(account, [])
+            program.row([(column, 1), *((c, -n) for c, n in started)], used[name], INFINITE)
         else:
             children = [(use[child], -1) for child in tree.children[name]]
             program.row([(column, 1), *children], 0, INFINITE)
-    program.row([(use[name], 1) for name in roots], -INFINITE, most)
+    program.row([(use[name], 1) for name in tree.children.get(None, ())], -INFINITE, most)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trencadis.solver.fragmentation import Profile
-from trencadis.solver.gpus import LinkGraph, bits, split, subsets
+from trencadis.solver.gpus import LinkGraph, can_link, split, subsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,10 @@ def _loss(
 ) -> int:
     masks = dict(state)
 
-    def can_link(model: str, n: int) -> bool:
-        if bin_type.graph is None:
-            return bin_type.nvswitch
-        return any(bin_type.graph.linked(part) for part in subsets(masks[model], n))
+    def links(model: str, n: int) -> bool:
+        return can_link(bin_type.graph, bin_type.nvswitch, masks[model], n)
 
-    return profile.cost(_counts(bin_type, state), free, can_link)
+    return profile.cost(_counts(bin_type, state), free, links)
 
 
 def _links_left(bin_type: BinType, state: State) -> int:
@@ -277,8 +275,3 @@ def _pay(
     table = dict(costs)
     table[tier] = table.get(tier, 0) + amount
     return tuple(sorted(table.items()))
-
-
-def gpu_indices(mask: int) -> tuple[int, ...]:
-    """Indices of a mask."""
-    return tuple(bits(mask))
