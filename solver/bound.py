@@ -42,6 +42,17 @@ def matrix(rows: Sequence[Row]) -> Matrix:
     )
 
 
+def joined(first: Matrix, second: Matrix) -> Matrix:
+    """The rows of both, in order."""
+    return Matrix(
+        row=np.concatenate((first.row, second.row + len(first.low))),
+        column=np.concatenate((first.column, second.column)),
+        value=np.concatenate((first.value, second.value)),
+        low=np.concatenate((first.low, second.low)),
+        high=np.concatenate((first.high, second.high)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SafeBound:
     """The bound, and reduced costs that prove which columns can't be used."""

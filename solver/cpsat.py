@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
@@ -51,11 +51,12 @@ def search(
     effort: Effort,
     stop: threading.Event,
     further: Sequence[Row] = (),
+    enough: Callable[[list[int]], bool] | None = None,
 ) -> Outcome:
     """Minimises the objective within the window.
 
     `hint`: where to start looking. `target`: the search ends early at this value or below.
-    `further`: rows besides the program's.
+    `further`: rows besides the program's. `enough`: says of a solution whether to end with it.
     """
     model = cp_model.CpModel()
     columns: list[cp_model.IntVar | int] = [
@@ -81,7 +82,8 @@ def search(
             model.add_hint(entry, value)
     solver = cp_model.CpSolver()
     _configure(solver, effort)
-    status = _run(solver, model, None if target is None else target - constant, stop)
+    goal = -math.inf if target is None else target - constant
+    status = _run(solver, model, _Enough(goal, columns, enough), stop)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         # Without a solution CP-SAT's bound may never have been set: it is not to be trusted.
         return Outcome(None, None, optimal=False, infeasible=status == cp_model.INFEASIBLE)
@@ -139,21 +141,29 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
 class _Enough(cp_model.CpSolverSolutionCallback):
     """Ends the search at the first solution that is good enough."""
 
-    def __init__(self, target: float) -> None:
+    def __init__(
+        self,
+        target: float,
+        columns: Sequence[cp_model.IntVar | int],
+        enough: Callable[[list[int]], bool] | None,
+    ) -> None:
         super().__init__()
-        self.target = target
+        self.target, self.columns, self.enough = target, columns, enough
 
     def on_solution_callback(self) -> None:
         """Called by CP-SAT for each improving solution."""
         if self.objective_value <= self.target:
             self.stop_search()
+        elif self.enough is not None:
+            values = [c if isinstance(c, int) else self.value(c) for c in self.columns]
+            if self.enough(values):
+                self.stop_search()
 
 
 def _run(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, target: int | None, stop: threading.Event
+    solver: cp_model.CpSolver, model: cp_model.CpModel, enough: _Enough, stop: threading.Event
 ) -> int:
     """Solves in a thread, so that an interrupt reaches us and can stop the search."""
-    enough = _Enough(-math.inf if target is None else target)
     result: list[int] = []
     thread = threading.Thread(
         target=lambda: result.append(int(solver.solve(model, enough))), daemon=True

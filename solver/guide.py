@@ -1,28 +1,49 @@
 """Who starts, in whole jobs, with the supply still in fractions: where the search should look.
 
-Stage by stage: the relaxation prices the slots, the priced decisions say which jobs of the stage
-start (`lagrange`), and the relaxation then shows which of these the supply can carry. Nothing here
-is a proof; a guide that misses only costs quality, which the bounds then show.
+Stage by stage the relaxation says who starts; its few close calls are decided in whole numbers
+(`core`), and the relaxation then shows what the supply carries of these decisions. Nothing here is
+a proof; a guide that misses only costs quality, which the bounds then show.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trencadis.solver.bound import matrix
-from trencadis.solver.cpsat import Effort, Window
-from trencadis.solver.lagrange import decide
+from trencadis.solver.bound import Ints
+from trencadis.solver.clock import Limits
+from trencadis.solver.core import WHOLE, Field, Mask, decide_close, fractional, reduced_costs
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program
+from trencadis.solver.stages import FRAGMENTATION
 
-EPSILON = 1e-6
-PATIENCE = 3
-"""Rounding steps that leave some parts open; after these, all are rounded at once."""
+PATIENCE = 2
+"""Attempts of a stage at whole starts."""
+DIVES = 4
+"""Parts of starts that are tried in both directions; all others are rounded down."""
+CORE_SHARE = 0.1
+"""Part of the time left that one core problem may take."""
+ENOUGH = 0.01
+"""Part of the gap that a core problem may leave open."""
+FEW = 40
+"""So many fractional places a search can settle; above, jobs are lifted out of them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the guide must know of the columns."""
+
+    pieces: Ints
+    """Units that start."""
+    decision: Mask
+    """Columns that decide who starts; all others are supply."""
+    open: Ints
+    """Shortfalls: they follow from the rest."""
+    places: Sequence[Sequence[Ints]]
+    """Jobs by domain: by level, the finest first, then by way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +53,35 @@ class Guide:
     point: npt.NDArray[np.float64]
     starts: dict[int, int]
     """Value of each piece column."""
-    values: dict[str, int]
-    """What each stage could reach; stages that were not worked out are missing."""
+    values: dict[str, float]
+    """What each stage reaches there; stages that were not worked out are missing."""
+    close: Sequence[dict[int, float]]
+    """By stage: how far each of its pieces is from being a close call, its reduced cost."""
+    reduced: npt.NDArray[np.float64]
+    """Reduced costs of all columns in the last stage."""
 
 
 class Guider:
-    """Works out a guide on a relaxation of its own."""
+    """Works out a guide on a relaxation, which it leaves narrowed."""
 
     def __init__(
-        self,
-        program: Program,
-        pieces: Sequence[int],
-        decision: npt.NDArray[np.bool_],
-        gap: float,
-        effort: Effort,
-        stop: threading.Event,
+        self, program: Program, relaxed: LinearProgram, parts: Parts, limits: Limits
     ) -> None:
-        self.program, self.decision, self.gap = program, decision, gap
-        self.effort, self.stop = effort, stop
-        self.relaxed = LinearProgram(program)
+        self.program, self.relaxed, self.parts, self.limits = program, relaxed, parts, limits
         self.low = np.array(program.low, dtype=np.int64)
         self.high = np.array(program.high, dtype=np.int64)
-        self.pieces = np.array(sorted(pieces), dtype=np.int64)
         self.settled = np.zeros(len(self.low), dtype=bool)
-        self.values: dict[str, int] = {}
+        self.values: dict[str, float] = {}
+        self.close: list[dict[int, float]] = []
+        self.reduced = np.zeros(len(self.low))
 
     def guide(self) -> Guide | None:
-        """The guide; None if a relaxation was not solved."""
+        """The guide; None if no relaxation was solved."""
         last: Relaxation | None = None
         for objective in self.program.objectives:
             if not objective.terms:
-                self.values[objective.name] = objective.constant
                 continue
-            if self.stop.is_set():
+            if self.limits.over():
                 return None
             reached = self._stage(objective)
             if reached is None:
@@ -73,96 +90,216 @@ class Guider:
             last = reached
         if last is None:
             return None
-        starts = {int(c): int(np.floor(last.point[c] + 1e-4)) for c in self.pieces}
-        return Guide(last.point, starts, self.values)
-
-    def _stage(self, objective: Objective) -> Relaxation | None:
-        relaxation = self.relaxed.solve(objective, self.effort.seconds)
-        if relaxation is None:
-            return None
-        mine = np.array(
-            [c for c in self.pieces if c in objective.terms and not self.settled[c]], dtype=np.int64
+        relaxation = self._lift(last) or last
+        whole = np.floor(relaxation.point + WHOLE).astype(np.int64)
+        return Guide(
+            point=relaxation.point,
+            values=self.values,
+            starts={int(c): int(whole[c]) for c in self.parts.pieces},
+            close=self.close,
+            reduced=self.reduced,
         )
-        if mine.size and self._fraction(relaxation, mine).any():
-            relaxation = self._make_whole(objective, relaxation, mine)
-            if relaxation is None:
-                return None
-        if mine.size:
-            whole = np.rint(relaxation.point[mine]).astype(np.int64)
-            # A hair of slack: floats that are whole to six digits must not make this infeasible.
-            self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole)
-            self.settled[mine] = True
-        slack = int(max(10.0, 1e-6 * abs(relaxation.value)))
-        self.values[objective.name] = int(np.ceil(relaxation.value - 1e-3))
-        self.relaxed.add(at_most(objective, self.values[objective.name] + slack))
+
+    def _solve(self, objective: Objective) -> Relaxation | None:
+        relaxation = self.relaxed.solve(objective, self.limits.clock.left())
+        if relaxation is not None:
+            self.reduced = reduced_costs(self.relaxed.flat(), objective, relaxation)
         return relaxation
 
-    def _fraction(
-        self, relaxation: Relaxation, columns: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
-        part = relaxation.point[columns]
-        result: npt.NDArray[np.bool_] = np.abs(part - np.rint(part)) > EPSILON
-        return result
+    def _stage(self, objective: Objective) -> Relaxation | None:
+        relaxation = self._solve(objective)
+        if relaxation is None:
+            return None
+        slack = 1.0
+        mine = np.array(
+            [c for c in self.parts.pieces if c in objective.terms and not self.settled[c]],
+            dtype=np.int64,
+        )
+        if mine.size:
+            close = np.abs(self.reduced[mine]).tolist()
+            self.close.append(dict(zip(mine.tolist(), close, strict=True)))
+            if fractional(relaxation.point[mine]).any():
+                relaxation = self._make_whole(objective, relaxation, mine)
+                if relaxation is None:
+                    return None
+            whole = np.floor(relaxation.point[mine] + WHOLE).astype(np.int64)
+            # What is whole to three digits only must not make this infeasible.
+            self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole)
+            self.settled[mine] = True
+            slack += sum(
+                abs(objective.terms[c]) * abs(relaxation.point[c] - n)
+                for c, n in zip(mine.tolist(), whole.tolist(), strict=True)
+            )
+        self.values[objective.name] = relaxation.value
+        self._pin(objective, relaxation.value + slack)
+        return relaxation
 
-    def _restrict(
-        self,
-        columns: npt.NDArray[np.int64],
-        low: npt.NDArray[np.int64],
-        high: npt.NDArray[np.int64],
-    ) -> None:
+    def _pin(self, objective: Objective, value: float) -> None:
+        self.relaxed.add(at_most(objective, int(np.ceil(value + 1e-8 * abs(value)))))
+
+    def _restrict(self, columns: Ints, low: Ints, high: Ints) -> None:
         self.low[columns], self.high[columns] = low, high
         self.relaxed.restrict(columns.tolist(), low.tolist(), high.tolist())
 
     def _make_whole(
-        self, objective: Objective, relaxation: Relaxation, mine: npt.NDArray[np.int64]
+        self, objective: Objective, relaxation: Relaxation, mine: Ints
     ) -> Relaxation | None:
-        """Whole starts for this stage: by rounding, and by priced decisions if that loses much."""
+        """Whole starts for this stage: the best of a few attempts."""
+        room = max(0.0, objective.value(self.program.rest) - relaxation.value)
         low, high = self.low[mine].copy(), self.high[mine].copy()
-        rounded = self._round(objective, mine)
-        nothing = objective.value(self.program.rest)
-        allowed = self.gap * max(0.0, nothing - relaxation.value)
-        if rounded is not None and rounded.value - relaxation.value <= allowed:
-            return rounded
-        kept_low, kept_high = self.low[mine].copy(), self.high[mine].copy()
-        self._restrict(mine, low, high)
-        self._decide(objective, relaxation, mine)
-        decided = self._round(objective, mine)
-        if rounded is not None and (decided is None or rounded.value <= decided.value):
-            self._restrict(mine, kept_low, kept_high)
-            return self.relaxed.solve(objective, self.effort.seconds)
-        return decided
+        best: tuple[float, Ints] | None = None
+        goal = relaxation.value
+        for _ in range(PATIENCE):
+            tried = self._decided(objective, relaxation, mine, int(ENOUGH * self.limits.gap * room))
+            if tried is None:
+                break
+            value, whole, broken = tried
+            if best is None or value < best[0]:
+                best = (value, whole)
+            if value <= goal + self.limits.gap * room / 10 or not broken.size:
+                break
+            # Without what the supply can't carry whole, the others get another chance.
+            floor = np.isin(mine, broken)
+            high[floor] = np.minimum(high, whole)[floor]
+            self._restrict(mine, np.minimum(low, high), high)
+            again = self._solve(objective)
+            if again is None:
+                break
+            relaxation = again
+        if best is None:
+            return None
+        self._restrict(mine, np.minimum(low, best[1]), best[1])
+        return self._solve(objective)
 
-    def _decide(
-        self, objective: Objective, relaxation: Relaxation, mine: npt.NDArray[np.int64]
-    ) -> None:
-        """Lets the priced problem choose among this stage's jobs."""
-        rows = self.relaxed.rows
-        priced = decide(
-            rows,
-            matrix(rows),
-            objective,
-            relaxation.duals,
-            self.decision,
-            Window(self.low.tolist(), self.high.tolist()),
-            np.rint(relaxation.point).astype(np.int64),
-            self.effort,
-            self.stop,
+    def _decided(
+        self, objective: Objective, relaxation: Relaxation, mine: Ints, slack: int
+    ) -> tuple[float, Ints, Ints] | None:
+        """One attempt: the value, the starts, and the pieces that the supply did not carry."""
+        parts = self.parts
+        settled = self.settled[parts.pieces]
+        field = Field(
+            decision=parts.decision,
+            mine=mine,
+            later=np.setdiff1d(parts.pieces[~settled], mine),
+            settled=parts.pieces[settled],
+            open=parts.open,
+            low=self.low,
+            high=self.high,
         )
-        if priced.point is not None:
-            most = np.array([priced.point[c] for c in mine], dtype=np.int64)
-            self._restrict(mine, self.low[mine], np.maximum(most, self.low[mine]))
-
-    def _round(self, objective: Objective, mine: npt.NDArray[np.int64]) -> Relaxation | None:
-        """Rounds what is still in parts down, the smallest parts first, until all is whole."""
-        for step in range(PATIENCE + 1):
-            relaxation = self.relaxed.solve(objective, self.effort.seconds)
-            if relaxation is None or self.stop.is_set():
+        effort = self.limits.effort(CORE_SHARE * self.limits.clock.left())
+        decided = decide_close(
+            self.relaxed, objective, relaxation, field, slack, effort, self.limits.stop
+        )
+        broken = mine[fractional(relaxation.point[mine])]
+        if decided is not None:
+            most = np.array([decided[c] for c in mine], dtype=np.int64)
+            self._restrict(mine, np.minimum(self.low[mine], most), most)
+            again = self._solve(objective)
+            if again is None:
                 return None
-            parts = mine[self._fraction(relaxation, mine)]
-            if not parts.size:
+            relaxation = again
+            broken = mine[fractional(relaxation.point[mine])]
+        dived = self._dive(objective, relaxation, mine)
+        if dived is None:
+            return None
+        whole = np.floor(dived.point[mine] + WHOLE).astype(np.int64)
+        return dived.value, whole, broken
+
+    def _dive(
+        self, objective: Objective, relaxation: Relaxation, mine: Ints
+    ) -> Relaxation | None:
+        """Makes parts of starts whole, the costliest first, each in its better direction."""
+        for _ in range(DIVES):
+            broken = mine[fractional(relaxation.point[mine])]
+            if not broken.size:
                 return relaxation
-            order = parts[np.argsort(relaxation.point[parts] % 1.0, kind="stable")]
-            chosen = order[: max(1, len(order) // 2)] if step < PATIENCE else mine
-            whole = np.floor(relaxation.point[chosen] + EPSILON).astype(np.int64)
-            self._restrict(chosen, np.minimum(self.low[chosen], whole), whole)
-        return self.relaxed.solve(objective, self.effort.seconds)
+            cost = np.array([abs(objective.terms[c]) for c in broken])
+            part = relaxation.point[broken] % 1.0
+            piece = broken[[int(np.argmax(cost * np.minimum(part, 1.0 - part)))]]
+            low, high = self.low[piece].copy(), self.high[piece].copy()
+            floor = np.floor(relaxation.point[piece]).astype(np.int64)
+            self._restrict(piece, np.maximum(low, floor + 1), high)
+            up = self._solve(objective)
+            self._restrict(piece, np.minimum(low, floor), floor)
+            down = self._solve(objective)
+            if up is not None and (down is None or up.value < down.value):
+                self._restrict(piece, np.maximum(low, floor + 1), high)
+                down = up
+            if down is None:
+                return None
+            relaxation = down
+        whole = np.floor(relaxation.point[mine] + WHOLE).astype(np.int64)
+        self._restrict(mine, np.minimum(self.low[mine], whole), whole)
+        return self._solve(objective)
+
+    def _lift(self, relaxation: Relaxation) -> Relaxation | None:
+        """Where many jobs are spread over parts of domains: whole jobs per domain, level by level.
+
+        Jobs that don't fill a domain in whole numbers go up to the next level. That costs some
+        spread, so all stages together are the goal here, and none is pinned.
+        """
+        blend = blended(self.program)
+        lifted = False
+        for level in self.parts.places:
+            columns = np.concatenate(level)
+            if np.count_nonzero(fractional(relaxation.point[columns])) <= FEW:
+                continue
+            if not lifted:
+                self.relaxed.loosen()
+                pieces = self.parts.pieces
+                self._restrict(pieces, self.low[pieces], self.high[pieces])
+                lifted = True
+            # First as many whole jobs as there are in all, then none that is not whole.
+            for whole in (np.concatenate([_shared_out(relaxation.point[w]) for w in level]), None):
+                most = np.floor(relaxation.point[columns] + WHOLE).astype(np.int64)
+                most = most if whole is None else whole
+                self._restrict(columns, np.minimum(self.low[columns], most), most)
+                again = self._solve(blend)
+                if again is None:
+                    return None
+                relaxation = again
+        if not lifted:
+            return None
+        for objective in self.program.objectives:
+            reached = (cost * relaxation.point[c] for c, cost in objective.terms.items())
+            self.values[objective.name] = objective.constant + sum(reached)
+        self._pin(blend, relaxation.value + 1)
+        return self._solve(self.program.objectives[-1]) or relaxation
+
+
+def _shared_out(point: npt.NDArray[np.float64]) -> Ints:
+    """The whole part of each, and one more for those with the largest rest, up to the same sum."""
+    whole: Ints = np.floor(point + WHOLE).astype(np.int64)
+    more = int(np.floor(point.sum() + WHOLE)) - int(whole.sum())
+    if more > 0:
+        whole[np.argsort(whole - point, kind="stable")[:more]] += 1
+    return whole
+
+
+def blend_weights(program: Program) -> dict[str, int]:
+    """A weight for each stage but fragmentation: each unit worth 64 of the next.
+
+    A heuristic goal: weighted sums stay within 2^58 and so respect the order only roughly.
+    """
+    weights: dict[str, int] = {}
+    weight, before = 0, 0
+    for objective in reversed(program.objectives):
+        if not objective.terms or objective.name == FRAGMENTATION:
+            continue
+        size = max(1, program.size(objective))
+        weight = max(1, min(max(64 * weight, -(-4 * before // size)), (1 << 55) // size))
+        before = weight * size
+        weights[objective.name] = weight
+    return weights
+
+
+def blended(program: Program) -> Objective:
+    """The weighted sum of all stages but fragmentation."""
+    weights = blend_weights(program)
+    blend = Objective("blend")
+    for objective in program.objectives:
+        weight = weights.get(objective.name, 0)
+        blend.constant += weight * objective.constant
+        for column, cost in objective.terms.items():
+            blend.add(column, weight * cost)
+    return blend

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
+from trencadis.solver.bound import Matrix, joined, matrix
 from trencadis.solver.program import INFINITE, Objective, Program, Row
 
 
@@ -32,6 +33,7 @@ class LinearProgram:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.rows: list[Row] = []
+        self._own: Matrix | None = None
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._solver.SuppressOutput()
         self._solver.SetSolverSpecificParametersAsString("use_preprocessing: false")
@@ -56,10 +58,25 @@ class LinearProgram:
         self.rows.append(row)
         self._handles.append(handle)
 
+    def flat(self) -> Matrix:
+        """All rows, flat."""
+        count = len(self.program.rows)
+        if self._own is None:
+            self._own = matrix(self.rows[:count])
+        return joined(self._own, matrix(self.rows[count:]))
+
+    def loosen(self) -> None:
+        """Takes further rows and narrower bounds back; the basis stays."""
+        program, infinity = self.program, self._solver.infinity()
+        for position in range(len(program.rows), len(self.rows)):
+            self.rows[position] = Row([], [], -INFINITE, INFINITE)
+            self._handles[position].SetBounds(-infinity, infinity)
+        self.restrict(range(len(self._columns)), program.low, program.high)
+
     def restrict(self, columns: Iterable[int], low: Iterable[int], high: Iterable[int]) -> None:
         """New bounds for some columns."""
         for column, least, most in zip(columns, low, high, strict=True):
-            self._columns[column].SetBounds(least, most)
+            self._columns[column].SetBounds(int(least), int(most))
 
     def solve(self, objective: Objective, seconds: float) -> Relaxation | None:
         """Minimises; None if there is no point or it took longer than `seconds`."""

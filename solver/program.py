@@ -64,3 +64,10 @@ class Program:
         if columns:
             coefficients = [table[column] for column in columns]
             self.rows.append(Row(columns, coefficients, low, high))
+
+    def size(self, objective: Objective) -> int:
+        """The most that the terms of an objective can add up to."""
+        return sum(
+            abs(cost) * max(abs(self.low[c]), abs(self.high[c]))
+            for c, cost in objective.terms.items()
+        )

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trencadis.models import Proof, StageProof, Status
+from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.lp import LinearProgram
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.prove import Prover, trivial
-from trencadis.solver.search import Clock, Limits, Solution, decision_columns
+from trencadis.solver.search import Solution, decision_columns
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
 
 PROOF_SECONDS = 0.8
@@ -50,9 +51,9 @@ def prove(
         slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
         if bound < value - slack or not holds:
             if prover is None:
-                prover = Prover(
-                    model.program, LinearProgram(model.program), decision_columns(model)
-                )
+                relaxed = solution.relaxed or LinearProgram(model.program)
+                relaxed.loosen()
+                prover = Prover(model.program, relaxed, decision_columns(model))
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             effort = replace(limits.effort(), seconds=clock.left())

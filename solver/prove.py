@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from trencadis.solver.bound import SafeBound, matrix, safe_bound
+from trencadis.solver.bound import SafeBound, safe_bound
 from trencadis.solver.cpsat import Effort, Window
 from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, at_most
@@ -41,7 +41,7 @@ class Prover:
         if best < value and effort.seconds > 0:
             relaxation = self.relaxed.solve(objective, effort.seconds)
         if relaxation is not None:
-            flat = matrix(self.relaxed.rows)
+            flat = self.relaxed.flat()
             proof = safe_bound(self.program, objective, flat, relaxation.duals)
             best = max(best, proof.value)
             if best < min(value, enough) and not stop.is_set():

@@ -10,6 +10,7 @@ from trencadis.models import Metrics, Node, Plan, Start, TaskAllocation
 from trencadis.models.plan import Made, ModelCounts
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
+from trencadis.solver.clock import Limits
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
@@ -24,7 +25,7 @@ from trencadis.solver.score import (
     running_spread,
     score,
 )
-from trencadis.solver.search import Limits, Solution
+from trencadis.solver.search import Solution
 from trencadis.solver.seats import Rank, seats
 from trencadis.solver.shapes import Need, Shape
 from trencadis.solver.spread import spread_cost

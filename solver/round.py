@@ -13,6 +13,7 @@ from trencadis.models.check import check
 from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made
+from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model, build
@@ -20,7 +21,7 @@ from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify,
 from trencadis.solver.place import place
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
-from trencadis.solver.search import Clock, Limits, Solution, find_counts
+from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
 from trencadis.solver.verify import verify
 

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import math
-import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trencadis.solver.bound import Matrix, SafeBound, matrix, safe_bound
-from trencadis.solver.cpsat import Effort, Window, search
-from trencadis.solver.guide import Guide, Guider
+from trencadis.solver.bound import Ints, Matrix, SafeBound, safe_bound
+from trencadis.solver.clock import Limits
+from trencadis.solver.core import WHOLE
+from trencadis.solver.cpsat import Window, search
+from trencadis.solver.guide import Guide, Guider, Parts
 from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.program import Objective, Program, Row
-from trencadis.solver.prove import reach, trivial
+from trencadis.solver.prove import Prover, reach, trivial
+from trencadis.solver.settle import settle
 
 SHARE = 0.1
 """Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
 their bounds suffer for it."""
 
-STEP = 0.05
-"""In deterministic mode, the part of the limit that one step may take, in CP-SAT's own time."""
+ENOUGH = 0.5
+"""Part of the gap within which a bound is sharp enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,59 +47,17 @@ class Solution:
     counts: list[int]
     stages: dict[str, StageResult]
     """Empty where only the whole part of a guide was settled."""
+    relaxed: LinearProgram | None = None
+    """The relaxation, as the search left it."""
     partial: bool = False
     """The counts are a whole part; what they leave is worth another search."""
-
-
-class Clock:
-    """The time that is left; in deterministic mode time stands still and only work counts."""
-
-    def __init__(self, seconds: float, deterministic: bool) -> None:
-        self.end = math.inf if deterministic else time.monotonic() + seconds
-        self.seconds = seconds
-        self.deterministic = deterministic
-
-    def left(self) -> float:
-        """Seconds left."""
-        return self.seconds if self.deterministic else max(0.0, self.end - time.monotonic())
-
-    def expired(self) -> bool:
-        """Whether the time is up."""
-        return self.left() <= 0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long and how well to search."""
-
-    clock: Clock
-    workers: int
-    seed: int
-    gap: float
-    stop: threading.Event
-
-    def effort(self, most: float = math.inf) -> Effort:
-        """The effort for one step, of at most so many seconds."""
-        seconds = min(most, self.clock.left())
-        if self.clock.deterministic:
-            # No clock adds the steps up here, so each gets a part that the whole can afford.
-            seconds = min(most, self.clock.seconds * STEP)
-        return Effort(
-            seconds=seconds,
-            workers=self.workers,
-            seed=self.seed,
-            deterministic=self.clock.deterministic,
-        )
-
-    def over(self) -> bool:
-        """Whether to end now."""
-        return self.stop.is_set() or self.clock.expired()
 
 
 def find_counts(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
     """Lexicographically good counts; `program.rest` (nothing starts) at worst."""
     if len(model.program.low) <= thresholds.whole:
-        return _Whole(model.program, limits, model.program.rest, 1.0).solve()
+        relaxed = LinearProgram(model.program)
+        return _Whole(model.program, limits, model.program.rest, 1.0, relaxed).solve()
     return _around_guide(model, limits, thresholds)
 
 
@@ -117,6 +77,7 @@ class _Whole:
         limits: Limits,
         start: Sequence[int],
         share: float,
+        relaxed: LinearProgram,
         priced: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """`start`: counts to begin from; `share`: part of the time left that a stage may take.
@@ -126,7 +87,7 @@ class _Whole:
         self.program, self.limits, self.share, self.priced = program, limits, share, priced
         self.counts = list(start)
         self.pins: list[Row] = []
-        self.relaxed = LinearProgram(program)
+        self.relaxed = relaxed
 
     def solve(self) -> Solution:
         stages = {}
@@ -140,7 +101,7 @@ class _Whole:
                 pin = at_most(objective, value)
                 self.pins.append(pin)
                 self.relaxed.add(pin)
-        return Solution(self.counts, stages)
+        return Solution(self.counts, stages, self.relaxed)
 
     def _stage(self, objective: Objective) -> int:
         """Improves the counts in one objective; returns the bound that it proved."""
@@ -150,7 +111,7 @@ class _Whole:
         if not self._good(objective, bound, nothing) and not self.limits.over():
             relaxation = self.relaxed.solve(objective, self.limits.clock.left())
             if relaxation is not None:
-                rows = matrix(self.relaxed.rows)
+                rows = self.relaxed.flat()
                 proof = safe_bound(self.program, objective, rows, relaxation.duals)
                 bound = max(bound, proof.value)
                 if self.priced is not None and not self._good(objective, bound, nothing):
@@ -208,87 +169,69 @@ class _Whole:
 def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
     program = model.program
     nothing = Solution(list(program.rest), {})
-    pieces = [piece.column for pieces in model.columns.pieces for piece in pieces]
-    large = len(program.low) > thresholds.parts
-    guider = Guider(
-        program,
-        pieces,
-        decision_columns(model),
-        # What a part leaves open the next one may still get: no need to be exact here.
-        1.0 if large else limits.gap * SHARE,
-        limits.effort(max(2.0, 0.2 * limits.clock.left())),
-        limits.stop,
-    )
-    guide = guider.guide()
+    relaxed = LinearProgram(program)
+    guide = Guider(program, relaxed, _parts(model), limits).guide()
     if guide is None or limits.over():
         return nothing
-    if large:
+    if len(program.low) > thresholds.parts:
+        # Placement takes what holds together of the guide; the rest is searched in its turn.
         return Solution(_floor(guide), {}, partial=True)
-    settled = _settle(model, guide, limits)
-    if settled is None:
-        if len(program.low) > thresholds.parts // 2:
-            return Solution(_floor(guide), {}, partial=True)
-        settled = list(program.rest)
+    settled = settle(model, guide, limits) or list(program.rest)
+    relaxed.loosen()
+    solution = Solution(settled, _proven(model, relaxed, settled, limits), relaxed)
+    if limits.over() or _good(program, solution, limits.gap):
+        return solution
     # The counts hint a search of the whole program for as long as there is time.
-    return _Whole(program, limits, settled, 0.5, decision_columns(model)).solve()
+    relaxed.loosen()
+    return _Whole(program, limits, settled, 0.5, relaxed, decision_columns(model)).solve()
+
+
+def _proven(
+    model: Model, relaxed: LinearProgram, counts: list[int], limits: Limits
+) -> dict[str, StageResult]:
+    """What the relaxation and priced decisions prove of the counts."""
+    prover = Prover(model.program, relaxed, decision_columns(model))
+    stages: dict[str, StageResult] = {}
+    for objective in model.program.objectives:
+        began = time.monotonic()
+        value = objective.value(counts)
+        slack = int(limits.gap * ENOUGH * max(0, objective.value(model.program.rest) - value))
+        bound = prover.bound(objective, value, value - slack, limits.effort(), limits.stop)
+        prover.pin(objective, value)
+        stages[objective.name] = StageResult(value, bound, time.monotonic() - began)
+    return stages
+
+
+def _good(program: Program, solution: Solution, gap: float) -> bool:
+    """Whether every stage is within the gap."""
+    return all(
+        stage.value - stage.bound <= gap * (objective.value(program.rest) - stage.bound)
+        for objective in program.objectives
+        for stage in (solution.stages[objective.name],)
+    )
+
+
+def _parts(model: Model) -> Parts:
+    columns = model.columns
+    levels: defaultdict[int, list[Ints]] = defaultdict(list)
+    for places in columns.places.values():
+        by_depth: defaultdict[int, list[int]] = defaultdict(list)
+        for domain, column in places.items():
+            by_depth[-len(domain)].append(column)
+        for depth, found in by_depth.items():
+            levels[depth].append(np.array(found, dtype=np.int64))
+    pieces = sorted(piece.column for pieces in columns.pieces for piece in pieces)
+    return Parts(
+        pieces=np.array(pieces, dtype=np.int64),
+        decision=decision_columns(model),
+        open=np.array(columns.shortfalls, dtype=np.int64),
+        places=[levels[depth] for depth in sorted(levels)],
+    )
 
 
 def _floor(guide: Guide) -> list[int]:
-    """The whole part of a guide: placement takes what holds together of it."""
-    counts: list[int] = np.floor(guide.point + 1e-6).astype(np.int64).tolist()
+    """The whole part of a guide."""
+    counts: list[int] = np.floor(guide.point + WHOLE).astype(np.int64).tolist()
     for column, value in guide.starts.items():
         counts[column] = value
     return counts
-
-
-def _settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
-    """Whole numbers around the guide, stage by stage; None if none were found."""
-    program = model.program
-    window = _window(model, guide)
-    near = np.clip(np.rint(guide.point), window.low, window.high)
-    hint: Sequence[int] = near.astype(np.int64).tolist()
-    counts: list[int] | None = None
-    pins: list[Row] = []
-    for objective in program.objectives:
-        if not objective.terms:
-            continue
-        nothing = objective.value(program.rest)
-        reach_for = guide.values.get(objective.name, trivial(program, objective))
-        target = reach_for + int(limits.gap * SHARE * max(0, nothing - reach_for))
-        if counts is None or objective.value(counts) > target:
-            if limits.over():
-                return counts
-            effort = limits.effort(limits.clock.left() / 3)
-            outcome = search(
-                program, objective, window, hint, target, effort, limits.stop, pins
-            )
-            if outcome.solution is not None:
-                counts = outcome.solution
-                hint = counts
-            if counts is None:
-                return None
-        pins.append(at_most(objective, objective.value(counts)))
-    return counts
-
-
-def _window(model: Model, guide: Guide) -> Window:
-    """Near the guide: jobs may only drop out, patterns are those of the guide, give or take one."""
-    program, columns = model.program, model.columns
-    least, most = np.array(program.low), np.array(program.high)
-    low = np.floor(guide.point + 1e-6).astype(np.int64) - 1
-    high = np.ceil(guide.point - 1e-6).astype(np.int64) + 1
-    unused = np.zeros(len(low), dtype=bool)
-    unused[list(columns.fills.values())] = True
-    high = np.where(unused & (guide.point <= 1e-7), 0, high)
-    # Sums over many patterns move by as much as the patterns' roundings add up to.
-    drift = 8 + int(np.count_nonzero(np.abs(guide.point - np.rint(guide.point)) > 1e-6))
-    for table in (columns.flows, columns.fillers, columns.chosen):
-        wide = list(table.values())
-        low[wide], high[wide] = low[wide] - drift, high[wide] + drift
-    for column, value in guide.starts.items():
-        low[column], high[column] = value - 2, value
-    low = np.clip(low, least, most)
-    high = np.clip(high, least, most)
-    shortfalls = columns.shortfalls
-    low[shortfalls], high[shortfalls] = least[shortfalls], most[shortfalls]
-    return Window(np.minimum(low, high).tolist(), np.maximum(low, high).tolist())

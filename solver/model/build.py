@@ -40,6 +40,7 @@ FAMILIES: tuple[Family, ...] = (
 class Model:
     """A program and what its columns mean."""
 
+    problem: Problem
     program: Program
     columns: Columns
 
@@ -51,4 +52,4 @@ def build(problem: Problem) -> Model:
     columns.charged = charged(problem, columns)
     for family in FAMILIES:
         family(problem, program, columns)
-    return Model(program, columns)
+    return Model(problem, program, columns)

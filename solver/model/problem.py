@@ -23,7 +23,7 @@ from trencadis.solver.worth import Values, values
 class Thresholds:
     """Where the model begins to approximate; the bounds stay valid at any setting."""
 
-    segments: int = 6
+    segments: int = 64
     """Linear pieces for the weights of a job class."""
     patterns: int = 3_000
     """Patterns of a bin type; above, the class is pooled."""
