@@ -80,7 +80,7 @@ def capacity(snapshot: Snapshot) -> Capacity:
     by_model: Counter[str] = Counter()
     for node in sorted(up, key=lambda node: node.name):
         by_model.update(node.healthy_gpus().values())
-        state = _state(node, taken.get(node.name, []), resources)
+        state = node_state(node, taken.get(node.name, []), resources)
         exclusive = any(job.exclusive and job.on_nodes for job, _ in taken.get(node.name, []))
         if node.cordoned or exclusive:
             idle_elsewhere += state.idle_count
@@ -90,7 +90,7 @@ def capacity(snapshot: Snapshot) -> Capacity:
             empty.append(
                 state
                 if state.vacant and not node.mig
-                else _state(node.model_copy(update={"mig": ()}), [], resources)
+                else node_state(node.model_copy(update={"mig": ()}), [], resources)
             )
     return Capacity(
         resources=resources,
@@ -104,7 +104,7 @@ def capacity(snapshot: Snapshot) -> Capacity:
     )
 
 
-def _state(
+def node_state(
     node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
 ) -> NodeState:
     healthy = node.healthy_gpus()

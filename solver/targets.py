@@ -15,14 +15,16 @@ from trencadis.solver.worth import Values
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A guarantee that is short now."""
+    """A guarantee, and how far its queue is from it."""
 
     queue: str
     model: str
     """GPU model; empty: in all."""
     leaf: bool
     missing: int
-    """Units between what the queue has and its target."""
+    """Units between what the queue has and its target; negative where it has more."""
+    guarantee: int
+    """Units."""
 
 
 def largest_sum(sizes: Counter[int], bound: int) -> int:
@@ -51,7 +53,7 @@ def largest_sum(sizes: Counter[int], bound: int) -> int:
 def targets(
     snapshot: Snapshot, worths: Values, can_run: Mapping[str, frozenset[str | None]]
 ) -> list[Target]:
-    """The guarantees that are short. `can_run`: models that suit a job on the empty cluster."""
+    """Every guarantee. `can_run`: models that suit a job on the empty cluster."""
     unit = worths.rates.unit
     nodes = {node.name: node for node in snapshot.nodes}
     guaranteed = {
@@ -89,6 +91,5 @@ def targets(
             bounds[""] = total * unit // 1_000
         for model, bound in sorted(bounds.items()):
             missing = largest_sum(sizes[(name, model)], bound) - has[(name, model)]
-            if missing > 0:
-                found.append(Target(name, model, worths.tree.is_leaf(name), missing))
+            found.append(Target(name, model, worths.tree.is_leaf(name), missing, bound))
     return found

@@ -46,7 +46,10 @@ class Facts:
     admission: Admission
     profile: Profile
     books: Books
+    guarantees: tuple[Target, ...]
+    """All of them."""
     targets: tuple[Target, ...]
+    """Those that are short now."""
     can_run: Mapping[str, frozenset[str | None]]
     """GPU models (None: no GPU) on which each eligible job could run on the empty cluster."""
     maker: ShapeMaker
@@ -71,7 +74,8 @@ def facts(snapshot: Snapshot) -> Facts:
     admitted = admission(snapshot, worths.eligible.values(), up)
     maker = ShapeMaker(snapshot, cap, worths.rates, fabric, admitted)
     can_run = _can_run(worths, maker, room_of(cap.empty, admitted.column, fabric))
-    short = targets(snapshot, worths, can_run)
+    guarantees = targets(snapshot, worths, can_run)
+    short = [target for target in guarantees if target.missing > 0]
     return Facts(
         snapshot=snapshot,
         capacity=cap,
@@ -80,6 +84,7 @@ def facts(snapshot: Snapshot) -> Facts:
         admission=admitted,
         profile=profile(snapshot, cap.resources),
         books=books(snapshot, worths, _read_accounts(snapshot, short)),
+        guarantees=tuple(guarantees),
         targets=tuple(short),
         can_run=can_run,
         maker=maker,

@@ -1,0 +1,130 @@
+"""Who may be preempted, at what loss, and how many (docs/problem.md, 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Job, Snapshot
+from trencadis.models.base import seconds
+from trencadis.models.units import job_units
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.worth import ceil_div, size_of, tier_of, waited
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running job that may be told to stop."""
+
+    job: Job
+    tier: int
+    units: int
+    gpus: int
+    grace: int
+    """Seconds until its GPUs are free."""
+    lost: int
+    """GPU-seconds lost: since its last checkpoint, while it stops, while it restarts."""
+    loss: int
+    """The same weighted, and the waiting that begins: what its tier pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much a round may still disturb."""
+
+    jobs: int
+    """For jobs of higher tiers."""
+    reclaimed: int
+    """For queues short of their guarantee."""
+    gpus: int
+    """GPUs of both."""
+
+
+def victims(read: Facts) -> dict[str, Victim]:
+    """The running jobs that the rules let a round preempt, by name."""
+    snapshot = read.snapshot
+    if snapshot.policy.preemption.mode not in ("graceful", "immediate"):
+        return {}
+    return {
+        job.name: _victim(read, job)
+        for job in snapshot.jobs
+        if job.state == "running" and job.allocation and may_stop(snapshot, job)
+    }
+
+
+def may_stop(snapshot: Snapshot, job: Job) -> bool:
+    """Whether the job itself allows it: its flags, its age, how often it was preempted."""
+    rules, now = snapshot.policy.preemption, seconds(snapshot.now)
+    if not job.preemptible or not job.requeueable or job.min_replicas:
+        return False
+    if job.start is not None and now - seconds(job.start) < rules.min_runtime_seconds:
+        return False
+    recent = job.preempted_at is not None and now - seconds(job.preempted_at) < DAY
+    return not (recent and job.preempted >= rules.budget.per_job_and_day)
+
+
+def _victim(read: Facts, job: Job) -> Victim:
+    snapshot, rates = read.snapshot, read.values.rates
+    rules = snapshot.policy.preemption
+    grace = 0
+    if rules.mode == "graceful":
+        grace = rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
+    several = len({task.node for task in job.allocation}) > 1
+    restart = rules.restart_seconds_multi_node if several else rules.restart_seconds
+    seconds_lost = unsaved(snapshot, job) + grace + restart
+    tier = tier_of(snapshot, job)
+    size = size_of(job, len(job.allocation), rates.unit, read.capacity)
+    aging = snapshot.policy.aging_seconds
+    weight = rates.tier_weight[tier] * job.weight_milli * (aging + waited(snapshot, job)) * size
+    gpus = len(job.allocation) * job.request.gpus
+    return Victim(
+        job=job,
+        tier=tier,
+        units=job_units(job, rates.unit),
+        gpus=gpus,
+        grace=grace,
+        lost=seconds_lost * gpus,
+        loss=max(1, ceil_div(weight * (seconds_lost + rates.horizon), 1_000 * aging * rates.unit)),
+    )
+
+
+def unsaved(snapshot: Snapshot, job: Job) -> int:
+    """Seconds of work that a stop loses: since the last checkpoint, or half an interval."""
+    now, saved = seconds(snapshot.now), job.checkpoint
+    ran = snapshot.policy.horizon_seconds
+    if job.start is not None:
+        ran = max(0, now - seconds(job.start))
+    if saved is None:
+        return ran
+    if saved.on_signal:
+        return 0
+    if saved.last is not None:
+        return min(ran, max(0, now - seconds(saved.last)))
+    if saved.interval_seconds is not None:
+        return min(ran, saved.interval_seconds // 2)
+    return ran
+
+
+def allowance(snapshot: Snapshot, gpus: int) -> Allowance:
+    """What budgets leave: per round, and in the windows of the last hour and day.
+
+    Small clusters get what ten jobs of eight GPUs need, whatever the fractions say.
+    """
+    budget, used = snapshot.policy.preemption.budget, snapshot.budget_use
+    running = sum(1 for job in snapshot.jobs if job.state == "running")
+    jobs = max(budget.jobs, ceil_div(running * budget.jobs_milli_of_running, 1_000))
+    day = max(budget.jobs, ceil_div(running * budget.jobs_per_day_milli, 1_000))
+    hour = max(8 * budget.jobs, ceil_div(gpus * budget.gpus_per_hour_milli, 1_000))
+    left = max(0, day - used.preempted_jobs_last_day)
+    return Allowance(
+        jobs=min(jobs, left),
+        reclaimed=budget.reclaim_jobs,
+        gpus=max(0, hour - used.preempted_gpus_last_hour),
+    )
+
+
+def surpluses(read: Facts) -> Mapping[tuple[str, str], int]:
+    """Units above its target of each guarantee, in all ('') or by model; negative where short."""
+    return {(t.queue, t.model): -t.missing for t in read.guarantees}

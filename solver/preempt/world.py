@@ -1,0 +1,141 @@
+"""The nodes with some residents taken off: what a job finds there, and what that would cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from trencadis.models import Job, TaskAllocation
+from trencadis.solver.capacity import NodeState, node_state
+from trencadis.solver.ledger import Bundles, Ledger, NodeLedger, state_now
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.preempt.victims import Victim
+from trencadis.solver.room import fits
+from trencadis.solver.shapes import Need
+
+Cost = tuple[int, ...]
+"""Loss by tier from the top, then waiting by tier: lexicographic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One more need on a node, and who goes for it beyond those before."""
+
+    node: str
+    cost: Cost
+    out: frozenset[str]
+    """Everyone who goes for this need and the ones before it on the node."""
+
+
+class World:
+    """What runs, and what the round has started so far."""
+
+    def __init__(self, facts: Facts, ledger: Ledger, victims: Mapping[str, Victim]) -> None:
+        self.facts, self.victims = facts, victims
+        self.started = dict(ledger.started)
+        """Job -> (model, bundles)."""
+        self.out: set[str] = set()
+        """Victims, and starts that were taken back."""
+        self.states = {state.name: state for state in facts.capacity.states}
+        self.columns = facts.admission.column
+        jobs = {job.name: job for job in facts.snapshot.jobs}
+        self.occupants: defaultdict[str, list[tuple[Job, TaskAllocation]]] = defaultdict(list)
+        for job in facts.snapshot.jobs:
+            if job.on_nodes:
+                for task in job.allocation:
+                    self.occupants[task.node].append((job, task))
+        for hold in facts.snapshot.holds:
+            for task in hold.allocation:
+                self.occupants[task.node].append((jobs[hold.job], task))
+        self.arrived: defaultdict[str, list[tuple[str, Need]]] = defaultdict(list)
+        for name, (_, bundles) in self.started.items():
+            self._arrive(name, bundles)
+        self.tiers = len(facts.snapshot.policy.tiers)
+
+    def _arrive(self, job: str, bundles: Bundles) -> None:
+        for node, need in bundles:
+            self.arrived[node].append((job, need))
+
+    def take_off(self, names: Iterable[str]) -> None:
+        """These victims and starts go for good."""
+        for name in names:
+            self.out.add(name)
+            if name in self.started:
+                _, bundles = self.started.pop(name)
+                for node, need in bundles:
+                    self.arrived[node].remove((name, need))
+
+    def bring_back(self, victim: str) -> None:
+        """A victim stays after all."""
+        self.out.discard(victim)
+
+    def start(self, job: str, model: str | None, bundles: Bundles) -> None:
+        """Enters a start."""
+        self.started[job] = (model, bundles)
+        self._arrive(job, bundles)
+
+    def state(self, node: str, out: frozenset[str]) -> NodeState:
+        """A node without these and all that are out already."""
+        gone = self.out | out
+        state = self.states[node]
+        residents = self.occupants.get(node, [])
+        if any(job.name in gone for job, _ in residents):
+            kept = [(job, task) for job, task in residents if job.name not in gone]
+            state = node_state(state.node, kept, self.facts.capacity.resources)
+        taken = [(job, need) for job, need in self.arrived.get(node, ()) if job not in gone]
+        if not taken:
+            return state
+        idle = {model: len(indices) for model, indices in state.idle.items()}
+        free = list(state.free)
+        for _, need in taken:
+            if need.gpus:
+                idle[need.model or ""] = idle.get(need.model or "", 0) - need.gpus
+            for d, amount in enumerate(need.need):
+                free[d] -= amount
+        entry = NodeLedger(state, self.columns[node], idle, free, taken)
+        if any(need.exclusive for _, need in taken):
+            return replace(state, idle={}, free=tuple(0 for _ in free), vacant=False)
+        return state_now(entry, indices=True)
+
+    def room(self, need: Need, node: str, out: frozenset[str] = frozenset()) -> int:
+        """How many of a need fit on a node without these."""
+        return fits(need, self.state(node, out), self.columns[node])
+
+    def removable(self, node: str, may: Mapping[str, Cost]) -> list[str]:
+        """Who on the node may go, the cheapest first."""
+        names = {job.name for job, _ in self.occupants.get(node, ())} - self.out
+        names |= {job for job, _ in self.arrived.get(node, ())}
+        return sorted((name for name in names if name in may), key=lambda n: (may[n], n))
+
+    def offers(self, need: Need, node: str, may: Mapping[str, Cost], most: int) -> list[Offer]:
+        """Up to `most` needs on a node, each with what it costs more than the one before."""
+        zero = (0,) * (2 * self.tiers)
+        found: list[Offer] = []
+        out: frozenset[str] = frozenset()
+        have = self.room(need, node)
+        found.extend(Offer(node, zero, out) for _ in range(min(have, most)))
+        queue = self.removable(node, may)
+        paid = zero
+        while queue and len(found) < most:
+            chosen: list[str] = []
+            for name in queue:
+                chosen.append(name)
+                if self.room(need, node, out | frozenset(chosen)) > len(found):
+                    break
+            else:
+                break
+            # Those that turn out not to be needed stay, the dearest first.
+            for name in sorted(chosen, key=lambda n: (may[n], n), reverse=True):
+                less = [other for other in chosen if other != name]
+                if self.room(need, node, out | frozenset(less)) > len(found):
+                    chosen = less
+            out |= frozenset(chosen)
+            queue = [name for name in queue if name not in out]
+            total = tuple(map(sum, zip(zero, *(may[name] for name in out), strict=True)))
+            step = tuple(a - b for a, b in zip(total, paid, strict=True))
+            paid = total
+            number = min(self.room(need, node, out), most) - len(found)
+            found.append(Offer(node, step, out))
+            found.extend(Offer(node, zero, out) for _ in range(number - 1))
+        return found
