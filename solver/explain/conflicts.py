@@ -8,19 +8,16 @@ the rest fits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.explanation import Reason
-from trencadis.solver.admission import admission
 from trencadis.solver.capacity import capacity
 from trencadis.solver.explain.demands import demands
 from trencadis.solver.explain.pieces import slots
+from trencadis.solver.explain.place import Place, without_boundary
 from trencadis.solver.explain.said import Said, some
 from trencadis.solver.explain.scene import Scene
-from trencadis.solver.room import room_of
-from trencadis.solver.shapes import ShapeMaker
 
 MOST = 4
 """Members of a set; larger ones are found by deletion alone."""
@@ -42,24 +39,17 @@ class Emptied:
             for index, demand in enumerate(self.demands):
                 if index not in kept:
                     snapshot, job = demand.drop(snapshot, job)
-            self._known[kept] = fits_empty(self.scene, snapshot, job)
+            self._known[kept] = self._fits(snapshot, job)
         return self._known[kept]
 
-
-def fits_empty(scene: Scene, snapshot: Snapshot, job: Job) -> bool:
-    """Whether the job alone fits these nodes when nothing is on them."""
-    read = scene.facts
-    alone = snapshot.model_copy(update={"jobs": (job,), "holds": ()})
-    supply = capacity(alone)
-    up = [state.node for state in supply.empty]
-    admitted = admission(alone, [job], up)
-    same = snapshot.fabric == scene.snapshot.fabric
-    fabric = read.fabric if same else replace(read.fabric, boundary=0)
-    worth = read.values.worth[job.name]
-    maker = ShapeMaker(alone, supply, read.values.rates, fabric, admitted)
-    shape = maker.shape(job, worth.tier, worth.size, "")
-    room = room_of(supply.empty, admitted.column, fabric)
-    return scene.takes(room, job, shape.alternatives)
+    def _fits(self, snapshot: Snapshot, job: Job) -> bool:
+        read = self.scene.facts
+        alone = snapshot.model_copy(update={"jobs": (job,)})
+        same = snapshot.fabric == self.snapshot.fabric
+        fabric = read.fabric if same else without_boundary(read.fabric)
+        supply = capacity(alone)
+        place = Place(alone, read.values.rates, fabric, supply)
+        return place.fits(job, supply.empty)
 
 
 def smallest_conflict(emptied: Emptied) -> tuple[int, ...]:

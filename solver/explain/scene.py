@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trencadis.models import Job, Plan, Snapshot, apply
+from trencadis.models import Job, Plan, Snapshot
 from trencadis.solver.capacity import NodeState, capacity
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts
@@ -90,9 +90,8 @@ class Scene:
         return self._rooms[key]
 
 
-def scene_of(snapshot: Snapshot, plan: Plan) -> Scene:
-    """The scene of a plan that was made for the snapshot. Raises PlanMismatchError."""
-    following = apply(snapshot, plan)
+def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
+    """The scene of a plan that was made for the snapshot. `following`: after its actions."""
     read = facts(snapshot)
     ledger = Ledger(read)
     nodes = {node.name: node for node in snapshot.nodes}

@@ -1,0 +1,72 @@
+"""Whether one job fits given nodes, limits and order aside: asked many times over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from trencadis.models import Job, Snapshot
+from trencadis.solver.admission import admission
+from trencadis.solver.capacity import Capacity, NodeState, capacity
+from trencadis.solver.fabric import Tree, tree
+from trencadis.solver.room import Room, room_of
+from trencadis.solver.shapes import Alternative, ShapeMaker
+from trencadis.solver.worth import Rates, rates, size_of, tier_of
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A job among nodes."""
+
+    ways: tuple[Alternative, ...]
+    room: Room
+    column: Mapping[str, int]
+    """By node name: the bit of a need's mask that says whether the job may use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What it takes to ask for room for one job, limits and order aside."""
+
+    snapshot: Snapshot
+    rates: Rates
+    fabric: Tree
+    supply: Capacity
+
+    def look(self, job: Job, states: Iterable[NodeState]) -> Look:
+        """The job among these nodes."""
+        listed = list(states)
+        admitted = admission(self.snapshot, [job], [state.node for state in listed])
+        maker = ShapeMaker(self.snapshot, self.supply, self.rates, self.fabric, admitted)
+        size = size_of(job, job.minimum, self.rates.unit, self.supply)
+        shape = maker.shape(job, tier_of(self.snapshot, job), size, "")
+        room = room_of(listed, admitted.column, self.fabric)
+        return Look(shape.alternatives, room, admitted.column)
+
+    def fits(
+        self, job: Job, states: Iterable[NodeState], models: Collection[str | None] | None = None
+    ) -> bool:
+        """Whether the job alone fits these nodes, on these models only if some are given."""
+        look = self.look(job, states)
+        return any(
+            look.room.takes(job, alternative.way)
+            for alternative in look.ways
+            if models is None or alternative.way.need.model in models
+        )
+
+
+def place_of(
+    snapshot: Snapshot, fabric: Tree | None = None, supply: Capacity | None = None
+) -> Place:
+    """The place that a snapshot's nodes are; parts that are known already may be given."""
+    return Place(
+        snapshot,
+        rates(snapshot),
+        tree(snapshot) if fabric is None else fabric,
+        capacity(snapshot) if supply is None else supply,
+    )
+
+
+def without_boundary(fabric: Tree) -> Tree:
+    """The same fabric, where gangs may cross what were boundaries."""
+    return replace(fabric, boundary=0)
