@@ -109,7 +109,8 @@ class Remedy(Record):
     cost: dict[str, int] = Field(default_factory=dict)
     """What it takes: jobs, gpus, gpu_seconds lost, ..."""
     cheapest: bool = True
-    """Whether nothing cheaper of its kind exists: proven, not only the best found."""
+    """Whether nothing cheaper of its kind exists: proven, not only the best found. Shapes have no
+    common price: the first that fit are given, the least change first."""
 
 
 class StartRange(Record):

@@ -58,8 +58,10 @@ class Case:
 
     def accepts(self, ask: Job) -> bool:
         """Whether the job would start now if it asked for this instead, limits as they are."""
+        if not self.fits(ask):
+            return False
         if not self.raises:
-            return self.fits(ask)
+            return True
         jobs = tuple(ask if job.name == ask.name else job for job in self.snapshot.jobs)
         return self.starts(self.snapshot.model_copy(update={"jobs": jobs}))
 

@@ -20,7 +20,8 @@ KINDS = 12
 def grow(case: Case) -> Remedy | str:
     """The fewest nodes of one kind, beside one that is there, of those the fewest GPUs."""
     best: tuple[int, int, str] | None = None
-    for node in _kinds(case):
+    kinds = _kinds(case)
+    for node in kinds[:KINDS]:
         most = case.job.minimum if best is None else min(case.job.minimum, best[0])
         count = _fewest(case, node, most)
         if count is not None:
@@ -38,6 +39,7 @@ def grow(case: Case) -> Remedy | str:
         add=count,
         like=name,
         cost={"nodes": count, "gpus": gpus},
+        cheapest=len(kinds) <= KINDS,
         raises=case.raises,
     )
 
@@ -67,7 +69,7 @@ def _kinds(case: Case) -> list[Node]:
             path[node.name][:depth],
         )
         found.setdefault(key, node)
-    return list(found.values())[:KINDS]
+    return list(found.values())
 
 
 def _fewest(case: Case, node: Node, most: int) -> int | None:

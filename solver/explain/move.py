@@ -25,7 +25,9 @@ from trencadis.solver.shapes import Way
 
 WINDOW = 16
 """Nodes that are looked at together."""
-EFFORT = Effort(seconds=4.0, workers=1, seed=0, deterministic=True)
+SMALL = Effort(seconds=2.0, workers=1, seed=0, deterministic=True)
+LARGE = Effort(seconds=0.4, workers=1, seed=0, deterministic=True)
+"""For a window of a larger cluster, where nothing is proven anyway."""
 PER_JOB = 100_000
 """One job moved outweighs any number of GPUs that move with it."""
 
@@ -104,7 +106,9 @@ class Mover:
         )
         program.objectives.append(cost)
         window = Window(program.low, program.high)
-        found = search(program, cost, window, program.rest, None, EFFORT, threading.Event())
+        whole = len(names) == len(self.nodes)
+        effort = SMALL if whole else LARGE
+        found = search(program, cost, window, program.rest, None, effort, threading.Event())
         if found.solution is None:
             return None
         goes = {
@@ -115,7 +119,6 @@ class Mover:
         relocations = self._seat(residents, goes)
         if relocations is None:
             return None
-        whole = len(names) == len(self.nodes)
         gpus = sum(residents[r].gpus for r in goes)
         return cost.value(found.solution), Moves(relocations, gpus, found.optimal and whole)
 

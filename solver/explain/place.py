@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trencadis.models import Job, Snapshot
-from trencadis.solver.admission import admission
+from trencadis.solver.admission import Admission, admission
 from trencadis.solver.capacity import Capacity, NodeState, capacity
 from trencadis.solver.fabric import Tree, tree
 from trencadis.solver.room import Room, room_of
@@ -32,16 +32,37 @@ class Place:
     rates: Rates
     fabric: Tree
     supply: Capacity
+    admitted: dict[object, tuple[object, Admission]] = field(default_factory=dict)
+    """What is known of admission; shared by the variants of a place."""
 
     def look(self, job: Job, states: Iterable[NodeState]) -> Look:
         """The job among these nodes."""
         listed = list(states)
-        admitted = admission(self.snapshot, [job], [state.node for state in listed])
+        admitted = self._admission(job)
         maker = ShapeMaker(self.snapshot, self.supply, self.rates, self.fabric, admitted)
         size = size_of(job, job.minimum, self.rates.unit, self.supply)
         shape = maker.shape(job, tier_of(self.snapshot, job), size, "")
         room = room_of(listed, admitted.column, self.fabric)
         return Look(shape.alternatives, room, admitted.column)
+
+    def _admission(self, job: Job) -> Admission:
+        """Which nodes admit the job; asked once for jobs that demand the same of nodes."""
+        ends = any(node.free_until is not None for node in self.snapshot.nodes)
+        key = (
+            job.name,
+            id(self.snapshot.nodes),
+            tuple(job.node_selector.items()),
+            job.excluded_nodes,
+            job.required_nodes,
+            job.tolerations,
+            (self.snapshot.now, job.runtime_seconds) if ends else None,
+            job.minimum > 1 and job.minimum * job.request.gpus,
+        )
+        if key not in self.admitted:
+            up = [node for node in self.snapshot.nodes if not (node.down or node.cordoned)]
+            # The nodes are kept as well: their identity is part of the key.
+            self.admitted[key] = self.snapshot.nodes, admission(self.snapshot, [job], up)
+        return self.admitted[key][1]
 
     def fits(
         self, job: Job, states: Iterable[NodeState], models: Collection[str | None] | None = None

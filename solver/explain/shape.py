@@ -29,7 +29,7 @@ def shapes(case: Case) -> list[Remedy]:
         if len(found) == MOST:
             break
         if case.accepts(ask):
-            found.append(Remedy(kind="shape", sentence=text, ask=ask, cost=cost))
+            found.append(Remedy(kind="shape", sentence=text, ask=ask, cost=cost, cheapest=False))
     return found
 
 

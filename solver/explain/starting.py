@@ -60,7 +60,7 @@ class Outlook:
         if worst is not None and likely is not None:
             worst = max(worst, likely)
         said.append(
-            f"likely: the {some(len(ahead), 'waiting job')} that come first start as they fit, by "
+            f"likely: what comes first ({some(len(ahead), 'waiting job')}) starts as it fits, by "
             "GPUs, CPU, memory and required levels"
         )
         said.append("worst: all of them, and all that runs, has ended")

@@ -85,6 +85,8 @@ class Stopper:
         cap = 0
         if job.max_tasks_per_node is not None:
             cap = max(1, job.max_tasks_per_node // way.need.sets)
+        if way.depth > self.place.fabric.depth or way.count == 1:
+            return self._on_a_node(way, open_, cap, costs)
         menus = []
         for name in open_:
             here = self.here.get(name, [])
@@ -93,12 +95,6 @@ class Stopper:
                 menus.append(found)
         exact = all(entry.exact for entry in menus)
         depth = way.depth
-        if depth > self.place.fabric.depth:
-            offers = [(cost, names) for m in menus for more, cost, names in m.more if m.free == 0]
-            if not offers:
-                return None
-            cost, names = min(offers)
-            return Victims(names, cost, exact)
         domains: defaultdict[Domain, list[Menu]] = defaultdict(list)
         for entry in menus:
             domains[self.place.fabric.path[entry.node][:depth]].append(entry)
@@ -114,6 +110,31 @@ class Stopper:
         )
         alone = max(spans.values(), default=1) == 1
         return Victims(best[1], sum(costs[name] for name in best[1]), exact and alone)
+
+    def _on_a_node(
+        self, way: Way, open_: Sequence[str], cap: int, costs: Mapping[str, int]
+    ) -> Victims | None:
+        """The node with the cheapest menu; those whose cheapest victim costs more are left out."""
+        least = {
+            name: min(
+                (costs[job.name] for job, _ in self.here.get(name, []) if job.name in costs),
+                default=None,
+            )
+            for name in open_
+        }
+        best: tuple[int, tuple[str, ...]] | None = None
+        exact = True
+        for price, name in sorted((price, name) for name, price in least.items() if price):
+            if best is not None and price > best[0]:
+                break
+            here = self.here[name]
+            found = menu(self.nodes[name], here, way.need, cap, costs, self.resources)
+            if found is None or found.free or not found.more:
+                continue
+            exact = exact and found.exact
+            entry = found.more[0][1:]
+            best = entry if best is None else min(best, entry)
+        return None if best is None else Victims(best[1], best[0], exact)
 
     def _by_order(
         self, job: Job, allowed: set[str | None], costs: Mapping[str, int]

@@ -48,11 +48,16 @@ def first_fit(case: Case, rules: bool) -> datetime | None:
 
 
 def _first(instants: list[datetime], open_: Callable[[datetime], bool]) -> datetime | None:
-    """The first instant that is open, by halving; one by one where the last is not."""
-    if not open_(instants[-1]):
-        step = max(1, len(instants) // LOOKS)
-        return next((instant for instant in instants[::step] if open_(instant)), None)
-    low, high = 0, len(instants) - 1
+    """The first instant that is open: by doubling steps, then halving; room grows with time.
+
+    Where it also shrinks (nodes that are taken away), the last may be closed: then by looks.
+    """
+    low, high, step = 0, 0, 1
+    while not open_(instants[high]):
+        if high == len(instants) - 1:
+            every = max(1, len(instants) // LOOKS)
+            return next((instant for instant in instants[::every] if open_(instant)), None)
+        low, high, step = high + 1, min(high + step, len(instants) - 1), step * 2
     while low < high:
         middle = (low + high) // 2
         if open_(instants[middle]):
