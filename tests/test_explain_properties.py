@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import build as b
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,16 +25,16 @@ from trencadis.solver.explain.wait import events
 from trencadis.solver.round import Options, solve
 
 OPTIONS = Options(time_limit_s=5.0, gap=0.0, workers=1, deterministic=True)
-EXAMPLES = 60
+EXAMPLES = 30
 FAMILIES = {"all": ALL, "queues": QUEUES, "topology": TOPOLOGY, "nodes": NODES}
 
 
-def unit_of(snapshot: Snapshot, name: str) -> list[str]:
+def unit_of(snap: Snapshot, name: str) -> list[str]:
     """The job, or the waiting jobs of its group."""
-    job = next(job for job in snapshot.jobs if job.name == name)
-    if job.group is None:
+    group = next(entry.group for entry in snap.jobs if entry.name == name)
+    if group is None:
         return [name]
-    return [j.name for j in snapshot.jobs if j.group == job.group and j.state == "pending"]
+    return [entry.name for entry in snap.jobs if entry.group == group and entry.state == "pending"]
 
 
 def starts_alone(snapshot: Snapshot, names: list[str]) -> bool:
@@ -175,20 +176,89 @@ def test_what_is_impossible_stays_so_if_all_may_move(snapshot: Snapshot) -> None
         }
         if not impossible(snapshot, place, job, models):
             continue
+        alone = only(snapshot, [job.name])
+        freed = {"state": "pending", "start": None, "allocation": (), "group": "together"}
         moving = tuple(
-            other.model_copy(update={"state": "pending", "start": None, "allocation": (),
-                                     "group": "together"})
+            other.model_copy(update=freed)
             if other.state == "running" and _plain(other) and other.min_tasks is None
-            else other
-            for other in snapshot.jobs
-            if other.on_nodes or other.name == job.name
-        )
-        moving = tuple(
-            other.model_copy(update={"group": "together", "after": (), "not_before": None})
+            else other.model_copy(update={"group": "together", "after": (), "not_before": None})
             if other.name == job.name
             else other
-            for other in moving
+            for other in alone.jobs
         )
-        emptied = snapshot.model_copy(update={"jobs": moving, "holds": ()})
-        unit = [other.name for other in moving if other.state == "pending"]
-        assert job.name not in {start.job for start in solve(emptied, OPTIONS).starts}, unit
+        emptied = alone.model_copy(update={"jobs": moving})
+        assert job.name not in {start.job for start in solve(emptied, OPTIONS).starts}
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> Snapshot:
+    """Enough idle GPUs for what waits, but in pieces, by size, nearness or CPU."""
+    count = draw(st.integers(2, 4))
+    size = draw(st.sampled_from((2, 4)))
+    nodes = [
+        b.node(f"n{i}", size, cpu_milli=1_000 * size, fabric=(f"leaf{i // 2}",))
+        for i in range(count)
+    ]
+    busy = []
+    for i in range(count):
+        left = list(range(size))
+        for k in range(draw(st.integers(0, 3))):
+            gpus = draw(st.integers(1, max(1, size - 1)))
+            if gpus <= len(left):
+                mine, left = left[:gpus], left[gpus:]
+                busy.append(
+                    b.running(
+                        f"r{i}{k}",
+                        b.at(f"n{i}", *mine),
+                        ran=draw(st.sampled_from((60, 3_600))),
+                        cpu_milli=draw(st.sampled_from((0, 500 * gpus, 1_000 * gpus))),
+                        priority=draw(st.sampled_from(("low", "normal"))),
+                        runtime_seconds=draw(st.sampled_from((None, 4_000, 9_000))),
+                    )
+                )
+    waits = b.job(
+        "j",
+        draw(st.integers(1, size)),
+        draw(st.integers(1, 3)),
+        cpu_milli=draw(st.sampled_from((0, 1_000, 2_000))),
+        required=draw(st.sampled_from((None, "leaf", "node"))),
+    )
+    return b.snapshot(nodes, busy, waits, levels=("leaf",))
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@given(pieces())
+def test_remedies_for_pieces_hold(snap: Snapshot) -> None:
+    after, _, answers = explained(snap)
+    for answer in answers:
+        for remedy in answer.remedies:
+            changed = with_remedy(after, answer.job, remedy)
+            assert check(only(changed, [answer.job])) is not None
+            assert starts_alone(changed, [answer.job]), remedy
+            if remedy.kind == "move" and remedy.cheapest and len(remedy.move) > 1:
+                assert not _one_move_does(after, answer.job)
+        if answer.proof == "moved":
+            assert not _one_move_does(after, answer.job)
+
+
+def _one_move_does(after: Snapshot, name: str) -> bool:
+    """Whether the job would start if one running job went to one other node."""
+    alone = Alone(after)
+    for mover in after.jobs:
+        if mover.state != "running":
+            continue
+        gone = after.model_copy(
+            update={"jobs": tuple(job for job in after.jobs if job.name != mover.name)}
+        )
+        for state in alone.states(gone):
+            idle = [index for gpus in state.idle.values() for index in gpus]
+            fits = len(idle) >= mover.request.gpus and state.free[0] >= mover.request.cpu_milli
+            if not fits or state.name == mover.allocation[0].node:
+                continue
+            moved = mover.model_copy(
+                update={"allocation": (b.at(state.name, *idle[: mover.request.gpus]),)}
+            )
+            jobs = tuple(moved if job.name == mover.name else job for job in after.jobs)
+            if alone.starts(after.model_copy(update={"jobs": jobs}), [name]):
+                return True
+    return False
