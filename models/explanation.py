@@ -108,6 +108,10 @@ class Remedy(Record):
     """With `nodes`: nodes such as this one, beside it in the fabric."""
     cost: dict[str, int] = Field(default_factory=dict)
     """What it takes: jobs, gpus, gpu_seconds lost, ..."""
+    in_round: bool | None = None
+    """Whether the next round, with all that waits, starts the job too; absent: not solved."""
+    instead: Names = ()
+    """With `in_round` false: some of the jobs that would start instead."""
     cheapest: bool = True
     """Whether nothing cheaper of its kind exists: proven, not only the best found. Shapes have no
     common price: the first that fit are given, the least change first."""
@@ -119,9 +123,9 @@ class StartRange(Record):
     best: Instant | None = None
     """Nobody else takes what becomes free."""
     likely: Instant | None = None
-    """All that outranks it starts first, each as early as it can."""
+    """All that waits is served in order, each job as soon as it fits."""
     worst: Instant | None = None
-    """All that runs and all that outranks it has ended."""
+    """All others that wait start first."""
     assumptions: tuple[str, ...] = ()
 
 

@@ -83,12 +83,23 @@ def _explanation(entry: Explanation) -> Iterator[RenderableType]:
 
 
 def _remedies(remedies: tuple[Remedy, ...]) -> Iterator[RenderableType]:
-    table = words.table("  What would help", "kind", "change", "cheapest")
+    table = words.table("  What would help", "kind", "change", "next round", "cheapest")
     for remedy in remedies:
         table.add_row(
-            remedy.kind, clean(remedy.sentence), "proven" if remedy.cheapest else "best found"
+            remedy.kind,
+            clean(remedy.sentence),
+            _next(remedy),
+            "proven" if remedy.cheapest else "-" if remedy.kind == "shape" else "best found",
         )
     yield table
+
+
+def _next(remedy: Remedy) -> str:
+    if remedy.in_round is None:
+        return "not solved"
+    if remedy.in_round:
+        return "starts"
+    return clean(f"{remedy.instead[0]} first") if remedy.instead else "waits"
 
 
 def _when(range_: StartRange) -> Iterator[RenderableType]:

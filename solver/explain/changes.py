@@ -12,8 +12,8 @@ from trencadis.models.explanation import Raise, Remedy
 def with_remedy(snapshot: Snapshot, job: str, remedy: Remedy) -> Snapshot:
     """The snapshot with the remedy carried out for a job, which still waits in it.
 
-    Stopped jobs wait again if they may be requeued, else they are gone. With `wait` the clock
-    moves on and all ends that is estimated to end by then.
+    Stopped jobs are held if they may be requeued, else they are gone. With `wait` the clock moves
+    on and all ends that is estimated to end by then.
     """
     snapshot = with_raises(snapshot, remedy.raises)
     if remedy.stop:
@@ -46,14 +46,14 @@ def _with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
 
 
 def stopped(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
-    """The snapshot after these jobs were stopped."""
+    """The snapshot after these jobs were stopped, and held so that they don't come back first."""
     gone = set(names)
     jobs = []
     for job in snapshot.jobs:
         if job.name not in gone:
             jobs.append(job)
         elif job.requeueable:
-            update = {"state": "pending", "start": None, "allocation": (), "drain_ends": None}
+            update = {"state": "held", "group": None, "start": None, "allocation": ()}
             jobs.append(job.model_copy(update=update))
     return _with_jobs(snapshot, jobs)
 

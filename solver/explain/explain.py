@@ -36,7 +36,7 @@ RULES = frozenset(
 SHORT = frozenset(
     {Reason.NOT_ENOUGH_FREE, Reason.FRAGMENTED, Reason.CPU_MEMORY, Reason.TOPOLOGY}
 )
-ALONE = "no other waiting job takes the room that a remedy makes"
+ALONE = "no other waiting job takes the room that a remedy makes, where not said otherwise"
 
 
 class Explainer:
@@ -74,7 +74,7 @@ class Explainer:
             proof = "moved" if lost else "alone-now"
             if not lost and not any(remedy.kind == "move" for remedy in found):
                 proof = "open"
-        if any(remedy.kind != "wait" for remedy in found):
+        if any(remedy.in_round is not True for remedy in found):
             assumptions.append(ALONE)
         if self._outlook is None:
             self._outlook = Outlook(self.reasons, self.following)

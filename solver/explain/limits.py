@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from trencadis.models import Job
 from trencadis.models.explanation import Raise, Reason
@@ -112,7 +113,7 @@ def raise_of(scene: Scene, entry: Reached) -> Raise:
             needed=needed + pool.used_elsewhere,
         )
     unit = scene.facts.values.rates.unit
-    kind = "queue" if key[0] == "queue" else "qos"
+    kind: Literal["queue", "qos"] = "queue" if key[0] == "queue" else "qos"
     if key[2] == "jobs":
         return Raise(
             owner=kind, name=key[1], what="jobs", per_user=bool(key[-1]), current=limit,
@@ -162,7 +163,7 @@ def order_or_lending(scene: Scene, job: Job) -> Said:
             f"{'waits' if len(ahead) == 1 else 'wait'}",
             {"queue": job.queue, "ahead": len(ahead), "head": ahead[0]},
         )
-    keeping = {}
+    keeping: dict[str, int] = {}
     unit = scene.facts.values.rates.unit
     for model in kept_models(scene.facts):
         used = in_use(scene.facts, model)

@@ -100,10 +100,6 @@ class Queueing:
             return True
         return False
 
-    def fits(self, client: Client) -> bool:
-        """Whether the client fits now."""
-        return any(self._placed(client, alternative) for alternative in client.ways)
-
     def _placed(self, client: Client, alternative: Alternative) -> list[tuple[int, int]] | None:
         """(node, number of needs) on as few nodes as possible, in the tightest domain."""
         way = alternative.way

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from trencadis.models import Job
 from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
 from trencadis.solver.explain.alone import Alone
+from trencadis.solver.explain.beside import in_round
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.grow import grow
 from trencadis.solver.explain.limits import heads, raise_of, reached
@@ -72,7 +73,7 @@ def remedies(
         if isinstance(remedy, str):
             none.setdefault(kind, remedy)
         elif case.works(remedy):
-            found.append(remedy)
+            found.append(in_round(case, remedy))
             none.pop(kind, None)
         else:
             none.setdefault(kind, "what looked right did not hold when it was solved")
@@ -104,8 +105,8 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
     elif code not in HOPELESS and not case.fits():
         yield "move", _move(case)
         yield "stop", _stop(case)
-    for kind in _shapes(case):
-        yield "shape", kind
+    for shape in _shapes(case):
+        yield "shape", shape
     if not case.fits():
         yield "nodes", grow(case)
 

@@ -53,17 +53,16 @@ class Outlook:
         if case.job.name not in self.order or code in AWAY or not case.single:
             said.append("likely and worst depend on rules, not on room alone")
             return StartRange(best=best, assumptions=tuple(said))
-        ahead = self.order[: self.order.index(case.job.name)]
-        likely, worst = self._served(case.job.name, ahead)
-        if likely is not None:
-            likely = max(likely, best)
-        if worst is not None and likely is not None:
-            worst = max(worst, likely)
+        likely = self._served(case.job.name, last=False)
+        worst = self._served(case.job.name, last=True)
+        likely = None if likely is None else max(likely, best)
+        worst = None if worst is None or likely is None else max(worst, likely)
+        others = some(len(self.order) - 1, "other waiting job")
         said.append(
-            f"likely: what comes first ({some(len(ahead), 'waiting job')}) starts as it fits, by "
-            "GPUs, CPU, memory and required levels"
+            f"likely: {others} and this one are served in order, each as soon as it fits by GPUs, "
+            "CPU, memory and required levels"
         )
-        said.append("worst: all of them, and all that runs, has ended")
+        said.append("worst: all the others start first")
         return StartRange(best=best, likely=likely, worst=worst, assumptions=tuple(said))
 
     def _end(self, job: Job) -> datetime | None:
@@ -71,46 +70,47 @@ class Outlook:
         end = end_of(job)
         return end if end is not None and end > self.following.now else None
 
-    def _served(
-        self, name: str, ahead: list[str]
-    ) -> tuple[datetime | None, datetime | None]:
-        """When the job starts if served after those ahead, and when all of them have ended."""
-        scene = self.reasons.scene
+    def _served(self, name: str, last: bool) -> datetime | None:
+        """When the job starts if the waiting jobs are served in order; `last`: it after all others.
+
+        None if that is not within what is known, or beyond the instants that are looked at.
+        """
         queue = Queueing(
-            capacity(self.following), scene.facts.fabric, dict(scene.facts.admission.column)
+            capacity(self.following),
+            self.reasons.scene.facts.fabric,
+            dict(self.reasons.scene.facts.admission.column),
         )
-        begin = seconds(self.following.now)
-        last: int | None = begin
         nodes = {node.name: node for node in self.following.nodes}
         index = {state.name: i for i, state in enumerate(queue.supply.states)}
         for job in self.following.jobs:
             if job.on_nodes:
-                last = self._book(queue, job, nodes, index, last)
-        clients = [self._client(other) for other in ahead if self._in_the_way(other)]
-        own = self._client(name)
+                self._book(queue, job, nodes, index)
+        clients = [
+            self._client(other)
+            for other in self.order
+            if other == name or self._in_the_way(other)
+        ]
+        if last:
+            clients.sort(key=lambda client: client.job.name == name)
+        begin = seconds(self.following.now)
         now: int | None = begin
-        likely: int | None = None
         for _ in range(MOST_STEPS):
             assert now is not None
             full: set[object] = set()
             left = []
             for client in clients:
-                if client.key in full or not queue.start(client, now):
+                own = client.job.name == name
+                waits = client.key in full or (own and last and bool(left))
+                if waits or not queue.start(client, now):
                     full.add(client.key)
                     left.append(client)
-                    continue
-                runtime = client.job.runtime_seconds
-                last = None if last is None or runtime is None else max(last, now + runtime)
+                elif own:
+                    return datetime.fromtimestamp(now, UTC)
             clients = left
-            if likely is None and queue.fits(own):
-                likely = now
-            if not clients and likely is not None:
-                break
             now = queue.step(now, begin)
             if now is None:
-                break
-        worst = last if not clients else None
-        return _instant(likely), _instant(worst)
+                return None
+        return None
 
     def _in_the_way(self, name: str) -> bool:
         job = self.reasons.scene.facts.values.eligible[name]
@@ -125,17 +125,12 @@ class Outlook:
         return Client(job, ways, facts.maker.place_key(job))
 
     def _book(
-        self,
-        queue: Queueing,
-        job: Job,
-        nodes: Mapping[str, Node],
-        index: Mapping[str, int],
-        last: int | None,
-    ) -> int | None:
-        """Books the end of a running job; when the last of them ends, None if one doesn't say."""
+        self, queue: Queueing, job: Job, nodes: Mapping[str, Node], index: Mapping[str, int]
+    ) -> None:
+        """Books what a running job gives back when it ends, if that is known."""
         end = self._end(job)
         if end is None:
-            return None
+            return
         parts = []
         model = running_model(job, nodes)
         for task in job.allocation:
@@ -143,8 +138,3 @@ class Outlook:
                 gpus = job.request.gpus if model in queue.gpus else 0
                 parts.append((index[task.node], model or "", gpus))
         queue.release(seconds(end), job, parts)
-        return None if last is None else max(last, seconds(end))
-
-
-def _instant(value: int | None) -> datetime | None:
-    return None if value is None else datetime.fromtimestamp(value, UTC)
