@@ -215,11 +215,11 @@ def states_without(
     resources: tuple[str, ...],
 ) -> list[NodeState]:
     """The nodes that take work once some jobs are gone."""
-    states = []
+    states, leaving = [], frozenset(gone)
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if node.down or node.cordoned:
             continue
-        left = [(job, task) for job, task in here.get(node.name, []) if job.name not in gone]
+        left = [(job, task) for job, task in here.get(node.name, []) if job.name not in leaving]
         if not any(job.exclusive and job.on_nodes for job, _ in left):
             states.append(node_state(node, left, resources))
     return states

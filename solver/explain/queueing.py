@@ -18,10 +18,10 @@ from trencadis.solver.capacity import Capacity, vector
 from trencadis.solver.fabric import Tree
 from trencadis.solver.shapes import Alternative
 
-MOST_STEPS = 200
+MOST_STEPS = 60
 """Instants that are looked at; what has not started by then is left open."""
-GRAIN = 30
-"""Ends within a thirtieth of the time that has passed, and within a minute, count as one."""
+GRAIN = 8
+"""Ends within an eighth of the time that has passed, and within a minute, count as one."""
 
 Ints = npt.NDArray[np.int64]
 

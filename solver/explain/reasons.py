@@ -14,7 +14,7 @@ from trencadis.models import Job, Pending
 from trencadis.models.explanation import Reason
 from trencadis.solver.explain.conflicts import never
 from trencadis.solver.explain.eligible import not_eligible
-from trencadis.solver.explain.limits import limited, order_or_lending
+from trencadis.solver.explain.limits import heads, limited, order_or_lending
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.space import no_room
@@ -27,6 +27,7 @@ class Reasons:
 
     scene: Scene
     _known: dict[object, Said] = field(default_factory=dict)
+    _competes: dict[object, bool] = field(default_factory=dict)
     _never: dict[object, tuple[Said, tuple[str, ...]]] = field(default_factory=dict)
 
     def of(self, job: Job) -> Said:
@@ -62,6 +63,17 @@ class Reasons:
             for alternative in self.scene.shape(job).alternatives
             if self.scene.ledger.may_start([(job, alternative.way.need.model)])
         ]
+
+    def competes(self, job: Job) -> bool:
+        """Whether room is all that an eligible job lacks, or a job of its queue that goes first."""
+        key = self.key(job)
+        if key not in self._competes:
+            self._competes[key] = (
+                bool(self.scene.facts.can_run[job.name])
+                and limited(self.scene, job) is None
+                and bool(self.ways(job) or heads(self.scene, job))
+            )
+        return self._competes[key]
 
     def _found(self, job: Job) -> Said:
         scene = self.scene

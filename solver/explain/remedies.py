@@ -168,6 +168,8 @@ def _stop(case: Case) -> Remedy | str:
         if len(costs) == before:
             continue
         before = len(costs)
+        if not stopper.fits(job, list(costs), case.models):
+            continue
         victims = stopper.cheapest(job, case.models, costs)
         if victims is not None:
             return _stop_remedy(case, victims, scope)

@@ -22,7 +22,7 @@ AWAY = BLOCKED | {
     Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS, Reason.LIMIT, Reason.THROTTLE,
     Reason.LICENCE, Reason.LENDING,
 }
-"""Reasons of jobs that are not in anybody's way."""
+"""Reasons of jobs for which more than room has to come."""
 
 
 class Outlook:
@@ -85,10 +85,11 @@ class Outlook:
         for job in self.following.jobs:
             if job.on_nodes:
                 self._book(queue, job, nodes, index)
+        jobs = self.reasons.scene.facts.values.eligible
         clients = [
             self._client(other)
             for other in self.order
-            if other == name or self._in_the_way(other)
+            if other == name or self.reasons.competes(jobs[other])
         ]
         if last:
             clients.sort(key=lambda client: client.job.name == name)
@@ -111,10 +112,6 @@ class Outlook:
             if now is None:
                 return None
         return None
-
-    def _in_the_way(self, name: str) -> bool:
-        job = self.reasons.scene.facts.values.eligible[name]
-        return self.reasons.of(job).code not in AWAY
 
     def _client(self, name: str) -> Client:
         facts = self.reasons.scene.facts
