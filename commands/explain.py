@@ -74,13 +74,14 @@ def explain(
     from trencadis.views.explanation import report_view
     from trencadis.views.session import Session
 
-    session = Session(context)
+    session, quiet = Session(context), viewer is not None
     if plan is None:
-        snap = session.snapshot(snapshot)
+        snap = session.snapshot(snapshot, quiet=quiet)
     else:
-        snap, decided = session.both(snapshot, plan)
-    _known(names, (job.name for job in snap.jobs), "job")
-    if viewer is not None:
+        snap, decided = session.both(snapshot, plan, quiet=quiet)
+    if viewer is None:
+        _known(names, (job.name for job in snap.jobs), "job")
+    else:
         _known([viewer], (queue.name for queue in snap.queues), "queue")
     if plan is None:
         decided = _round(snap, time_limit)

@@ -59,7 +59,10 @@ def hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]
         for entry in plan.pending
         if entry.job not in alias
     )
-    update = {"snapshot": seen.fingerprint(), "starts": starts, "pending": pending}
+    # Warnings are sentences that name jobs; the viewer's own are in his snapshot's checks.
+    update = {
+        "snapshot": seen.fingerprint(), "starts": starts, "pending": pending, "warnings": ()
+    }
     return seen, plan.model_copy(update=update)
 
 
