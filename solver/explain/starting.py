@@ -98,7 +98,7 @@ class Outlook:
         for _ in range(MOST_STEPS):
             assert now is not None
             full: set[object] = set()
-            left = []
+            left: list[Client] = []
             for client in clients:
                 own = client.job.name == name
                 waits = client.key in full or (own and last and bool(left))
