@@ -14,11 +14,22 @@ from trencadis.solver.shapes import Alternative, ShapeMaker
 from trencadis.solver.worth import Rates, rates, size_of, tier_of
 
 
+def coarsest(alternatives: Iterable[Alternative]) -> tuple[Alternative, ...]:
+    """For each GPU model the way that asks for the least nearness: all others are restrictions."""
+    found: dict[str | None, Alternative] = {}
+    for alternative in alternatives:
+        known = found.setdefault(alternative.way.need.model, alternative)
+        if alternative.way.depth < known.way.depth:
+            found[alternative.way.need.model] = alternative
+    return tuple(found.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """A job among nodes."""
 
     ways: tuple[Alternative, ...]
+    """The coarsest per GPU model: what fits a finer one fits it too."""
     room: Room
     column: Mapping[str, int]
     """By node name: the bit of a need's mask that says whether the job may use it."""
@@ -43,7 +54,7 @@ class Place:
         size = size_of(job, job.minimum, self.rates.unit, self.supply)
         shape = maker.shape(job, tier_of(self.snapshot, job), size, "")
         room = room_of(listed, admitted.column, self.fabric)
-        return Look(shape.alternatives, room, admitted.column)
+        return Look(coarsest(shape.alternatives), room, admitted.column)
 
     def _admission(self, job: Job) -> Admission:
         """Which nodes admit the job; asked once for jobs that demand the same of nodes."""

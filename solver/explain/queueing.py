@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trencadis.models import Job
 from trencadis.solver.capacity import Capacity, vector
+from trencadis.solver.explain.place import coarsest
 from trencadis.solver.fabric import Tree
 from trencadis.solver.shapes import Alternative
 
@@ -82,7 +83,14 @@ class Queueing:
 
     def start(self, client: Client, now: int) -> bool:
         """Places the client if it fits; what it takes comes back when its estimate is over."""
+        open_ = {
+            alternative.way.need.model
+            for alternative in coarsest(client.ways)
+            if self._placed(client, alternative) is not None
+        }
         for alternative in client.ways:
+            if alternative.way.need.model not in open_:
+                continue
             placed = self._placed(client, alternative)
             if placed is None:
                 continue
