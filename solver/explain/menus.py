@@ -210,16 +210,30 @@ def _sets(
             yield sum(costs[name] for name in names), names
 
 
+States = dict[tuple[str, tuple[str, ...]], NodeState | None]
+"""By node and the names of those who left it; None where an exclusive job keeps it."""
+
+
 def states_without(
-    snapshot: Snapshot, here: Mapping[str, Occupants], gone: Sequence[str],
+    snapshot: Snapshot,
+    here: Mapping[str, Occupants],
+    gone: Sequence[str],
     resources: tuple[str, ...],
+    known: States | None = None,
 ) -> list[NodeState]:
-    """The nodes that take work once some jobs are gone."""
+    """The nodes that take work once some jobs are gone. `known`: states worked out before."""
     states, leaving = [], frozenset(gone)
+    known = {} if known is None else known
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         if node.down or node.cordoned:
             continue
-        left = [(job, task) for job, task in here.get(node.name, []) if job.name not in leaving]
-        if not any(job.exclusive and job.on_nodes for job, _ in left):
-            states.append(node_state(node, left, resources))
+        on = here.get(node.name, [])
+        key = (node.name, tuple(job.name for job, _ in on if job.name in leaving))
+        if key not in known:
+            left = [(job, task) for job, task in on if job.name not in leaving]
+            closed = any(job.exclusive and job.on_nodes for job, _ in left)
+            known[key] = None if closed else node_state(node, left, resources)
+        state = known[key]
+        if state is not None:
+            states.append(state)
     return states

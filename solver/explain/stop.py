@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
-from trencadis.solver.explain.menus import Menu, menu, occupants, states_without
+from trencadis.solver.capacity import NodeState
+from trencadis.solver.explain.menus import Menu, States, menu, occupants, states_without
 from trencadis.solver.explain.place import Place
 from trencadis.solver.fabric import Domain
 from trencadis.solver.shapes import Way
@@ -37,11 +38,15 @@ class Stopper:
         self.snapshot, self.place = snapshot, place
         self.resources = place.supply.resources
         self.here = occupants(snapshot)
+        self._known: States = {}
         self.nodes = {
             node.name: node
             for node in sorted(snapshot.nodes, key=lambda node: node.name)
             if not (node.down or node.cordoned)
         }
+
+    def _states(self, gone: Sequence[str]) -> list[NodeState]:
+        return states_without(self.snapshot, self.here, gone, self.resources, self._known)
 
     def cheapest(
         self, job: Job, models: Iterable[str | None], costs: Mapping[str, int]
@@ -67,7 +72,7 @@ class Stopper:
 
     def most_on_a_node(self, job: Job, names: Sequence[str]) -> int:
         """The most GPUs of one model, idle or freed, that a node has if these jobs stop."""
-        states = states_without(self.snapshot, self.here, names, self.resources)
+        states = self._states(names)
         look = self.place.look(job, states)
         return max(
             (
@@ -157,7 +162,7 @@ class Stopper:
         self, job: Job, gone: Sequence[str], allowed: Collection[str | None]
     ) -> bool:
         """Whether the job fits on one of the models once these jobs are gone."""
-        states = states_without(self.snapshot, self.here, gone, self.resources)
+        states = self._states(gone)
         return self.place.fits(job, states, allowed)
 
     def _fewer(
