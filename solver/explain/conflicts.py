@@ -8,10 +8,12 @@ the rest fits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.explanation import Reason
+from trencadis.models.plan import Evidence
 from trencadis.solver.capacity import capacity
 from trencadis.solver.explain.demands import demands
 from trencadis.solver.explain.pieces import slots
@@ -23,18 +25,37 @@ MOST = 4
 """Members of a set; larger ones are found by deletion alone."""
 
 
+class TooMuchWorkError(Exception):
+    """The conflict is not worth more work here."""
+
+
+@dataclass(slots=True)
+class Work:
+    """How many nodes may still be looked at in search of conflicts; None: any number."""
+
+    nodes: int | None = None
+
+    def spend(self, nodes: int) -> None:
+        """Books a look at so many nodes. Raises TooMuchWorkError if that is too many."""
+        if self.nodes is not None:
+            self.nodes -= nodes
+            if self.nodes < 0:
+                raise TooMuchWorkError
+
+
 class Emptied:
     """Whether a job with some of its demands fits the emptied cluster."""
 
-    def __init__(self, scene: Scene, job: Job) -> None:
+    def __init__(self, scene: Scene, job: Job, work: Work) -> None:
         bare = scene.snapshot.model_copy(update={"jobs": (), "holds": ()})
-        self.scene, self.job, self.snapshot = scene, job, bare
+        self.scene, self.job, self.snapshot, self.work = scene, job, bare, work
         self.demands = demands(bare, job)
         self._known: dict[frozenset[int], bool] = {}
 
     def fits(self, kept: frozenset[int]) -> bool:
         """Whether it fits if it keeps only these demands."""
         if kept not in self._known:
+            self.work.spend(len(self.snapshot.nodes))
             snapshot, job = self.snapshot, self.job
             for index, demand in enumerate(self.demands):
                 if index not in kept:
@@ -72,16 +93,36 @@ def verified(emptied: Emptied, chosen: Sequence[int]) -> bool:
     return not emptied.fits(whole) and all(emptied.fits(whole - {index}) for index in whole)
 
 
-def never(scene: Scene, job: Job) -> tuple[Said, tuple[str, ...]]:
+def _unnamed(job: Job, largest: int) -> Said:
+    """The reason without a conflicting set: where finding one would take too long."""
+    evidence: Evidence = {
+        "tasks": job.minimum,
+        "gpus_per_task": job.request.gpus,
+        "largest_node_gpus": largest,
+    }
+    if job.request.gpus > largest:
+        text = f"asks for {some(job.request.gpus, 'GPU')} on one node; the largest has {largest}"
+        return Said(Reason.NEVER_FITS, text, evidence)
+    text = "could not run even on the empty cluster: no nodes meet all that it asks for"
+    return Said(Reason.CONSTRAINTS, text, evidence)
+
+
+def never(scene: Scene, job: Job, work: Work) -> tuple[Said, tuple[str, ...]]:
     """The reason of a job that does not fit the emptied cluster, and the conflicting set."""
-    emptied = Emptied(scene, job)
-    chosen = smallest_conflict(emptied)
-    assert verified(emptied, chosen), "a conflicting set must be irreducible"
+    largest = scene.largest_node
+    if not scene.snapshot.nodes:
+        return Said(Reason.OUTAGE, "the cluster has no nodes"), ()
+    emptied = Emptied(scene, job, work)
+    try:
+        chosen = smallest_conflict(emptied)
+        if not verified(emptied, chosen):
+            chosen = ()
+    except TooMuchWorkError:
+        chosen = ()
+    if not chosen:
+        return _unnamed(job, largest), ()
     found = [emptied.demands[index] for index in chosen]
     kinds, texts = {demand.kind for demand in found}, tuple(demand.text for demand in found)
-    largest = scene.largest_node
-    if not texts:
-        return Said(Reason.OUTAGE, "the cluster has no nodes"), texts
     evidence: dict[str, int | str] = {
         "tasks": job.minimum,
         "gpus_per_task": job.request.gpus,

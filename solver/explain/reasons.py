@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from trencadis.models import Job, Pending
 from trencadis.models.explanation import Reason
-from trencadis.solver.explain.conflicts import never
+from trencadis.solver.explain.conflicts import Work, never
 from trencadis.solver.explain.eligible import not_eligible
 from trencadis.solver.explain.limits import heads, limited, order_or_lending
 from trencadis.solver.explain.said import Said, names, some
@@ -20,12 +20,17 @@ from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.space import no_room
 from trencadis.solver.shapes import Alternative
 
+PLAN_WORK = 60_000
+"""Nodes that a round may look at in search of conflicts: about a second."""
+
 
 @dataclass(slots=True)
 class Reasons:
     """Finds reasons; jobs that are alike in all that decides share one."""
 
     scene: Scene
+    work: Work = field(default_factory=Work)
+    """What may be spent on conflicts."""
     _known: dict[object, Said] = field(default_factory=dict)
     _competes: dict[object, bool] = field(default_factory=dict)
     _never: dict[object, tuple[Said, tuple[str, ...]]] = field(default_factory=dict)
@@ -95,7 +100,7 @@ class Reasons:
             update={"name": "_", "queue": "_", "user": "_", "submit": self.scene.snapshot.now}
         ).model_dump_json(exclude_defaults=True)
         if key not in self._never:
-            self._never[key] = never(self.scene, job)
+            self._never[key] = never(self.scene, job, self.work)
         return self._never[key]
 
     def _group(self, job: Job) -> Said:
@@ -141,7 +146,7 @@ def _not_worth_it(scene: Scene, job: Job) -> Said:
 
 def reasons(scene: Scene) -> tuple[Pending, ...]:
     """One entry per pending job that does not start, in order of name."""
-    finder = Reasons(scene)
+    finder = Reasons(scene, Work(PLAN_WORK))
     return tuple(
         Pending(
             job=job.name,
