@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from trencadis.commands import explain as explaining
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -153,6 +154,9 @@ def show(context: typer.Context, snapshot: opt.SnapshotArg, json: opt.Json = Fal
         io.write(io.STANDARD, dumps(cluster_record(facts, queues)))
     else:
         io.show(*cluster_view(facts, queues))
+
+
+explaining.register(app)
 
 
 @app.command()

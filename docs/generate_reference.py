@@ -17,11 +17,15 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from trencadis.models import Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
+from trencadis.models.explanation import Report
+from trencadis.models.health import Health
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
 ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Snapshot, "what `solve` reads"),
     (Plan, "what `solve` writes"),
+    (Report, "what `explain` writes"),
+    (Health, "what `doctor` writes"),
 )
 INTRODUCTION = """\
 # Schema reference

@@ -11,6 +11,9 @@ from trencadis.models.base import SCHEMA_VERSION, ByName, Instant, Name, Record
 from trencadis.models.cluster import GpuIndex, MigInstance
 from trencadis.models.jobs import TaskAllocation
 
+Evidence = dict[str, int | str]
+"""Figures behind a sentence."""
+
 
 class Status(StrEnum):
     """How a stage, or the whole round, ended."""
@@ -120,7 +123,7 @@ class Pending(Record):
     code: str
     """Machine-readable reason."""
     sentence: str
-    evidence: dict[str, int | str] = Field(default_factory=dict)
+    evidence: Evidence = Field(default_factory=dict)
 
 
 class StageProof(Record):

@@ -142,6 +142,13 @@ def node_state(
     )
 
 
+def node_state(
+    node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
+) -> NodeState:
+    """A node as these occupants would leave it, whatever the snapshot says of it."""
+    return _state(node, occupants, resources)
+
+
 def _take_unknown(counts: dict[str, int], job: Job) -> None:
     wanted = job.request.gpus
     allowed = [model for model in counts if not job.gpu_models or model in job.gpu_models]

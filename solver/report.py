@@ -12,6 +12,7 @@ from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits
 from trencadis.solver.explain.reasons import reasons
+from trencadis.solver.explain.scene import Scene
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
@@ -70,7 +71,7 @@ def make_plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
         starts=tuple(_start(facts, placements[name]) for name in sorted(placements)),
-        pending=reasons(facts, outcome.ledger, outcome.shape_of, room),
+        pending=reasons(Scene(facts, outcome.ledger, room, outcome.shape_of)),
         metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),
         warnings=warnings,

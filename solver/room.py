@@ -102,7 +102,8 @@ def room_of(states: Iterable[NodeState], column: Mapping[str, int], fabric: Tree
         key = (
             column[state.name],
             tuple(state.idle.items()) if state.node.nvlink.links else state_counts(state),
-            state.node.nvlink,
+            state.node.nvlink.kind,
+            state.node.nvlink.links,
             state.counted,
             state.free,
             state.vacant,

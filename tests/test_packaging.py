@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LISTED = set(PROJECT["tool"]["setuptools"]["packages"])
-ROOMS = ("adapters", "instances", "models", "solver", "views", "whatif")
+ROOMS = ("adapters", "commands", "instances", "models", "solver", "views", "whatif")
 """Folders of the root that are part of the package; whatif comes later."""
 
 
@@ -122,6 +122,7 @@ LAYERS = (
     {"models"},
     {"solver"},
     {"views", "adapters", "instances"},
+    {"commands"},
     {"cli"},
 )
 

@@ -22,20 +22,26 @@ class Session:
     def __init__(self, context: typer.Context) -> None:
         self._texts: dict[str, str] = context.find_root().obj
 
-    def snapshot(self, source: str, policy: str | None = None) -> Snapshot:
-        """The snapshot, under another policy if a file is given; its warnings go to stderr."""
+    def snapshot(
+        self, source: str, policy: str | None = None, *, quiet: bool = False
+    ) -> Snapshot:
+        """The snapshot, under another policy if a file is given.
+
+        Its warnings go to stderr, unless `quiet`: they name jobs.
+        """
         other = None if policy is None else self._policy(policy)
         with io.source_named(source):
             snapshot, warnings = load_snapshot(self._read(source), other)
-        io.warn(source, warnings)
+        if not quiet:
+            io.warn(source, warnings)
         gc.freeze()  # it stays until the end: no use in walking through its objects ever again
         return snapshot
 
-    def both(self, snapshot: str, plan: str) -> tuple[Snapshot, Plan]:
+    def both(self, snapshot: str, plan: str, *, quiet: bool = False) -> tuple[Snapshot, Plan]:
         """A snapshot and a plan."""
         if snapshot == plan == io.STANDARD:
             raise typer.BadParameter("only one of SNAPSHOT and PLAN can be stdin")
-        snap = self.snapshot(snapshot)
+        snap = self.snapshot(snapshot, quiet=quiet)
         with io.source_named(plan):
             return snap, load_plan(self._read(plan))
 

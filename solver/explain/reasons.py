@@ -1,207 +1,165 @@
-"""The reason that keeps a job waiting, as far as the plan itself shows it, in one sentence."""
+"""The reason that keeps a job waiting: one for each job, the first that holds.
+
+What forbids a start wherever there may be room comes before what room there is, and what passes by
+itself (draining, reservations) before what does not. "Never" and "not now" rest on the job alone
+on the emptied cluster and on the present state, exactly.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from trencadis.models import Job, Pending, Snapshot
-from trencadis.models.units import asks_for_mig
-from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.problem import Facts
-from trencadis.solver.room import Room
-from trencadis.solver.shapes import Shape
+from trencadis.models import Job, Pending
+from trencadis.models.explanation import Reason
+from trencadis.solver.explain.conflicts import Work, never
+from trencadis.solver.explain.eligible import not_eligible
+from trencadis.solver.explain.limits import heads, limited, order_or_lending
+from trencadis.solver.explain.said import Said, names, some
+from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.space import no_room
+from trencadis.solver.shapes import Alternative
 
-Evidence = dict[str, int | str]
+PLAN_WORK = 60_000
+"""Nodes that a round may look at in search of conflicts: about a second."""
 
 
-class _Pieces:
-    """Idle GPUs as pieces: how many nodes have how many, for whom they are open."""
+@dataclass(slots=True)
+class Reasons:
+    """Finds reasons; jobs that are alike in all that decides share one."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._nodes = Counter(
-            (node.column, tuple(node.idle.items()))
-            for node in ledger.nodes.values()
-            if not node.closed
-        )
-        self._known: dict[tuple[frozenset[str | None], int], Counter[int]] = {}
+    scene: Scene
+    work: Work = field(default_factory=Work)
+    """What may be spent on conflicts."""
+    _known: dict[object, Said] = field(default_factory=dict)
+    _competes: dict[object, bool] = field(default_factory=dict)
+    _never: dict[object, tuple[Said, tuple[str, ...]]] = field(default_factory=dict)
 
-    def of(self, models: frozenset[str | None], columns: int) -> Counter[int]:
-        """Number of nodes by idle GPUs of the models, over some node columns."""
-        key = (models, columns)
-        if key not in self._known:
-            pieces: Counter[int] = Counter()
-            for (column, idle), number in self._nodes.items():
-                if columns >> column & 1:
-                    pieces[sum(n for model, n in idle if model in models)] += number
-            self._known[key] = pieces
+    def of(self, job: Job) -> Said:
+        """The reason of a pending job that does not start."""
+        facts = self.scene.facts
+        if job.name not in facts.values.eligible:
+            return not_eligible(self.scene, job)
+        strict = facts.values.tree.queues[job.queue].order == "strict_fifo"
+        key = self.key(job)
+        if key not in self._known or strict:
+            self._known[key] = self._found(job)
         return self._known[key]
 
+    def key(self, job: Job) -> object:
+        """Eligible jobs with equal keys wait for the same reason, in queues without an order."""
+        facts = self.scene.facts
+        worth = facts.values.worth[job.name]
+        weight = (worth.tier, worth.wait) if self.scene.weighted else ()
+        place = facts.maker.place_key(job)
+        return (place, facts.books.charges[job.name], job.queue, job.group, weight)
 
-def reasons(
-    facts: Facts, ledger: Ledger, shape_of: Mapping[str, Shape], room: Room
-) -> tuple[Pending, ...]:
-    """One entry per pending job that does not start, in order of name.
+    def conflict(self, job: Job) -> tuple[str, ...]:
+        """The conflicting demands of a job that no empty nodes suit; else none."""
+        read = self.scene.facts
+        if job.name not in read.values.eligible or read.can_run[job.name]:
+            return ()
+        return self._no_nodes(job)[1]
 
-    `ledger` holds the plan's starts, `room` the nodes as the plan leaves them.
-    """
-    found = []
-    pieces = _Pieces(ledger)
-    memo: dict[tuple[object, ...], tuple[str, str, Evidence]] = {}
-    for job in sorted(facts.snapshot.jobs, key=lambda job: job.name):
-        if job.state != "pending" or job.name in ledger.started:
-            continue
-        if job.name not in facts.values.eligible:
-            code, sentence, evidence = _not_eligible(facts.snapshot, job, facts)
-        else:
-            key = (facts.maker.place_key(job), facts.books.charges[job.name], job.queue, job.group)
-            strict = facts.values.tree.queues[job.queue].order == "strict_fifo"
-            if key not in memo or strict or job.group is not None:
-                memo[key] = _waits(facts, ledger, pieces, job, shape_of[job.name], room)
-            code, sentence, evidence = memo[key]
-        found.append(Pending(job=job.name, code=code, sentence=sentence, evidence=evidence))
-    return tuple(found)
+    def ways(self, job: Job) -> list[Alternative]:
+        """The ways of an eligible job that limits, order and lending allow."""
+        return [
+            alternative
+            for alternative in self.scene.shape(job).alternatives
+            if self.scene.ledger.may_start([(job, alternative.way.need.model)])
+        ]
 
-
-def _not_eligible(snapshot: Snapshot, job: Job, facts: Facts) -> tuple[str, str, Evidence]:
-    present = {other.name for other in snapshot.jobs}
-    waiting_for = [name for name in job.after if name in present]
-    if waiting_for:
-        return (
-            "dependency",
-            f"waits for {', '.join(waiting_for[:3])} to end",
-            {"jobs": ", ".join(waiting_for)},
-        )
-    if job.not_before is not None and job.not_before > snapshot.now:
-        return "not-before", f"may not start before {job.not_before.isoformat()}", {}
-    if any(hold.job == job.name for hold in snapshot.holds):
-        return "held-gpus", "has GPUs on hold and starts when they are free", {}
-    if asks_for_mig(job.request) or job.request.share is not None:
-        return "kind-of-gpu", "asks for a MIG slice or a share; this version places whole GPUs", {}
-    blockers = sorted(
-        other.name
-        for other in snapshot.jobs
-        if other.group == job.group
-        and other.state in ("pending", "held")
-        and other.name not in facts.values.eligible
-    )
-    return (
-        "group",
-        f"starts together with group {job.group}, of which {blockers[0] if blockers else '?'} "
-        "can't start yet",
-        {"group": str(job.group)},
-    )
-
-
-def _waits(
-    facts: Facts, ledger: Ledger, pieces: _Pieces, job: Job, shape: Shape, room: Room
-) -> tuple[str, str, Evidence]:
-    asks: Evidence = {"tasks": job.minimum, "gpus_per_task": job.request.gpus}
-    if not facts.can_run[job.name]:
-        return _never(facts, job, asks)
-    limit = _limit(facts, ledger, job, shape)
-    if limit is not None:
-        return limit
-    if not any(ledger.may_start([(job, model)]) for model in shape.models()):
-        queue = facts.values.tree.queues[job.queue]
-        if queue.order == "strict_fifo":
-            return (
-                "strict-order",
-                f"queue {job.queue} is strict_fifo and a job ahead of it waits",
-                {"queue": job.queue},
+    def competes(self, job: Job) -> bool:
+        """Whether room is all that an eligible job lacks, or a job of its queue that goes first."""
+        key = self.key(job)
+        if key not in self._competes:
+            self._competes[key] = (
+                bool(self.scene.facts.can_run[job.name])
+                and limited(self.scene, job) is None
+                and bool(self.ways(job) or heads(self.scene, job))
             )
-        return (
-            "lending",
-            "the idle GPUs are kept for queues that do not lend their guarantee",
-            {"queue": job.queue},
+        return self._competes[key]
+
+    def _found(self, job: Job) -> Said:
+        scene = self.scene
+        if not scene.facts.can_run[job.name]:
+            return self._no_nodes(job)[0]
+        limit = limited(scene, job)
+        if limit is not None:
+            return limit
+        ways = self.ways(job)
+        if not ways:
+            return order_or_lending(scene, job)
+        if scene.takes(scene.after, job, ways):
+            return self._group(job) if job.group is not None else _not_worth_it(scene, job)
+        return no_room(scene, job, ways)
+
+    def _no_nodes(self, job: Job) -> tuple[Said, tuple[str, ...]]:
+        """Never: the smallest conflicting set, once for jobs that demand the same."""
+        key = job.model_copy(
+            update={"name": "_", "queue": "_", "user": "_", "submit": self.scene.snapshot.now}
+        ).model_dump_json(exclude_defaults=True)
+        if key not in self._never:
+            self._never[key] = never(self.scene, job, self.work)
+        return self._never[key]
+
+    def _group(self, job: Job) -> Said:
+        """It fits by itself: what keeps the other members."""
+        scene = self.scene
+        members = [
+            other for other in scene.facts.values.eligible.values() if other.group == job.group
+        ]
+        total = sum(other.minimum * other.request.gpus for other in members)
+        evidence: dict[str, int | str] = {
+            "group": str(job.group), "members": len(members), "gpus": total
+        }
+        stuck = [other for other in members if not self._fits(other)]
+        if stuck:
+            first = min(stuck, key=lambda other: other.name)
+            why = self.of(first)
+            return Said(
+                Reason.GROUP,
+                f"fits by itself, but starts together with {first.name} of group {job.group}, "
+                f"which waits: {why.sentence}",
+                evidence | {"waits_for": first.name, "its_reason": why.code.value},
+            )
+        return Said(
+            Reason.GROUP,
+            f"fits by itself, but the {some(len(members), 'job')} of group {job.group} "
+            f"({some(total, 'GPU')} together) do not fit at once: "
+            f"{names(sorted(other.name for other in members))}",
+            evidence,
         )
-    if any(room.takes(job, alt.way) for alt in shape.alternatives):
-        return (
-            "group",
-            f"fits by itself, but group {job.group} does not start as a whole",
-            {"group": str(job.group)},
-        )
-    return _no_room(facts, pieces, job, shape, room, asks)
+
+    def _fits(self, job: Job) -> bool:
+        ways = self.ways(job)
+        return bool(ways) and self.scene.takes(self.scene.after, job, ways)
 
 
-def _never(facts: Facts, job: Job, asks: Evidence) -> tuple[str, str, Evidence]:
-    largest = max((state.idle_count for state in facts.capacity.empty), default=0)
-    asks["largest_node_gpus"] = largest
-    if job.request.gpus > largest:
-        return (
-            "never-fits",
-            f"asks for {job.request.gpus} GPUs on one node; the largest has {largest}",
-            asks,
-        )
-    return (
-        "never-fits",
-        "could not run even on the empty cluster: no nodes meet all that it asks for",
-        asks,
+def _not_worth_it(scene: Scene, job: Job) -> Said:
+    return Said(
+        Reason.NOT_WORTH_IT,
+        "it fits, but starting it would cost more in fragmentation than it saves in waiting",
+        {"saves": scene.facts.values.worth[job.name].wait},
     )
 
 
-def _limit(
-    facts: Facts, ledger: Ledger, job: Job, shape: Shape
-) -> tuple[str, str, Evidence] | None:
-    models = shape.models()
-    for charge in facts.books.charges[job.name]:
-        account = facts.books.accounts[charge.account]
-        if account.limit is None or (charge.model and set(models) != {charge.model}):
-            continue
-        used = account.used + ledger.used[charge.account]
-        if used + charge.amount > max(account.limit, account.used):
-            what = " ".join(part for part in account.key if part)
-            evidence: Evidence = {
-                "account": what,
-                "limit": account.limit,
-                "used": used,
-                "asks": charge.amount,
-            }
-            kind = {"array": "throttle", "licence": "licence"}.get(account.key[0], "limit")
-            return kind, f"the limit of {what} is reached", evidence
-    return None
+def reasons(scene: Scene) -> tuple[Pending, ...]:
+    """One entry per pending job that does not start, in order of name."""
+    finder = Reasons(scene, Work(PLAN_WORK))
+    return tuple(
+        Pending(
+            job=job.name,
+            code=said.code.value,
+            sentence=said.sentence,
+            evidence=dict(said.evidence),
+        )
+        for job in waiting(scene)
+        for said in (finder.of(job),)
+    )
 
 
-def _no_room(
-    facts: Facts, pieces: _Pieces, job: Job, shape: Shape, room: Room, asks: Evidence
-) -> tuple[str, str, Evidence]:
-    each, models = job.request.gpus, frozenset(shape.models())
-    idle = pieces.of(models, facts.admission.masks[job.name])
-    total = sum(size * number for size, number in idle.items())
-    largest = max(idle, default=0)
-    wanted = each * job.minimum
-    asks |= {"idle_gpus": total, "largest_piece": largest}
-    if not each:
-        return "cpu-memory", "not enough CPU or memory is free on the nodes it may use", asks
-    if total < wanted:
-        return (
-            "not-enough-free",
-            f"asks for {wanted} GPUs; {total} that it may use are idle once heavier jobs started",
-            asks,
-        )
-    slots = sum(size // each * number for size, number in idle.items())
-    asks["slots"] = slots
-    if slots < job.minimum:
-        return (
-            "fragmented",
-            f"{total} GPUs are idle but in pieces: room for {slots} of its {job.minimum} tasks "
-            f"of {each}, the largest piece has {largest}",
-            asks,
-        )
-    fitting = max(
-        sum(room.by_domain(alt.way.need, 0).values()) * alt.way.need.sets
-        for alt in shape.alternatives
-    )
-    asks["slots_with_cpu_memory"] = fitting
-    if fitting < job.minimum:
-        return (
-            "cpu-memory",
-            f"{total} GPUs are idle, but CPU, memory or NVLink beside them suffice for {fitting} "
-            f"of its {job.minimum} tasks",
-            asks,
-        )
-    return (
-        "topology",
-        f"{fitting} slots are idle, but not {job.minimum} of them in one domain as it requires",
-        asks,
-    )
+def waiting(scene: Scene) -> Sequence[Job]:
+    """Pending jobs that the plan does not start, in order of name."""
+    jobs = sorted(scene.snapshot.jobs, key=lambda job: job.name)
+    return [j for j in jobs if j.state == "pending" and j.name not in scene.ledger.started]

@@ -1,0 +1,1 @@
+"""Commands that `cli.py` registers, where one module holds several that belong together."""

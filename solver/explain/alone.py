@@ -1,0 +1,156 @@
+"""Whether a job would start if nobody else waited: exactly, without a search.
+
+All rules are asked, and nothing else waits: what a solve of the snapshot with that job alone
+decides, without its search. Tests compare the two. Many variants of one snapshot are asked about,
+so what they share is read once: nodes with the same occupants, the fabric, the supply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from trencadis.models import Job, Limits, Snapshot
+from trencadis.solver.capacity import NodeState, capacity, node_state
+from trencadis.solver.explain.menus import Occupants, occupants
+from trencadis.solver.explain.place import Place, place_of
+from trencadis.solver.ledger import Ledger
+from trencadis.solver.model.problem import facts
+from trencadis.solver.round import Options, solve
+from trencadis.solver.worth import eligible_jobs
+
+NONE = Limits()
+EXACT = Options(time_limit_s=10.0, gap=0.0, workers=1, deterministic=True)
+
+
+def only(snapshot: Snapshot, unit: Collection[str]) -> Snapshot:
+    """The snapshot in which nobody but the unit waits.
+
+    Jobs that the unit comes after, and those that GPUs are held for, stay but never start. The
+    throttle of an array is the smallest that any of its jobs names, whether it stays or not.
+    """
+    still = {name for job in snapshot.jobs if job.name in unit for name in job.after}
+    still |= {hold.job for hold in snapshot.holds}
+    throttles: dict[str, int] = {}
+    for job in snapshot.jobs:
+        if job.array is not None:
+            known = throttles.get(job.array.name, job.array.throttle)
+            throttles[job.array.name] = min(known, job.array.throttle)
+    jobs = []
+    for job in snapshot.jobs:
+        if job.name in unit and job.array is not None:
+            throttle = throttles[job.array.name]
+            array = job.array.model_copy(update={"throttle": throttle})
+            jobs.append(job.model_copy(update={"array": array}))
+        elif job.on_nodes or job.name in unit or job.state == "held":
+            jobs.append(job)
+        elif job.name in still:
+            jobs.append(job.model_copy(update={"state": "held", "group": None}))
+    return snapshot.model_copy(update={"jobs": tuple(jobs)})
+
+
+@dataclass(slots=True)
+class Alone:
+    """Answers about variants of one snapshot."""
+
+    snapshot: Snapshot
+    _place: Place | None = None
+    _states: dict[object, tuple[Occupants, NodeState]] = field(default_factory=dict)
+
+    @property
+    def base(self) -> Place:
+        """The snapshot's own nodes."""
+        if self._place is None:
+            self._place = place_of(self.snapshot)
+        return self._place
+
+    def place(self, snapshot: Snapshot) -> Place:
+        """The nodes of a variant."""
+        if snapshot.nodes is self.snapshot.nodes and snapshot.fabric is self.snapshot.fabric:
+            return replace(self.base, snapshot=snapshot)
+        bare = snapshot.model_copy(
+            update={"jobs": tuple(job for job in snapshot.jobs if not job.on_nodes), "holds": ()}
+        )
+        supply = replace(capacity(bare), resources=self.base.supply.resources)
+        return replace(place_of(snapshot, supply=supply), rates=self.base.rates)
+
+    def states(self, snapshot: Snapshot) -> list[NodeState]:
+        """The nodes that take work in a variant, by name."""
+        here = occupants(snapshot)
+        states = []
+        for node in sorted(snapshot.nodes, key=lambda node: node.name):
+            if node.down or node.cordoned:
+                continue
+            on = here.get(node.name, [])
+            if any(job.exclusive and job.on_nodes for job, _ in on):
+                continue
+            # Tasks are told apart by identity; the table keeps them alive, so ids stay theirs.
+            key = (id(node), tuple((job.name, id(task)) for job, task in on))
+            if key not in self._states:
+                state = node_state(node, on, self.base.supply.resources)
+                self._states[key] = (on, state)
+            states.append(self._states[key][1])
+        return states
+
+    def starts(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
+        """Whether the unit (a job, or all waiting jobs of a group) starts if nobody else waits."""
+        alone = only(snapshot, unit)
+        if len(unit) > 1 or alone.policy.fragmentation == "weighted":
+            started = {start.job for start in solve(alone, EXACT).starts}
+            return started.issuperset(unit)
+        job = eligible_jobs(alone).get(unit[0])
+        if job is None:
+            return False
+        look = self.place(alone).look(job, self.states(alone))
+        models = {
+            alternative.way.need.model
+            for alternative in look.ways
+            if look.room.takes(job, alternative.way)
+        }
+        return bool(models) and _allowed(alone, job, models)
+
+
+def _allowed(snapshot: Snapshot, job: Job, models: set[str | None]) -> bool:
+    """Whether limits and lending let an eligible job start on one of the models.
+
+    Only jobs with which it shares a limit matter, or all where some guarantee isn't lent.
+    """
+    lending = any(queue.lending_limit is not None for queue in snapshot.queues)
+    chains = {queue.name: _bounded_chain(snapshot, queue.name) for queue in snapshot.queues}
+    others = [
+        other
+        for other in snapshot.jobs
+        if other.on_nodes and (lending or _shares(chains, job, other))
+    ]
+    nodes = snapshot.nodes
+    if not lending:
+        used = {task.node for other in others for task in other.allocation}
+        nodes = tuple(node for node in nodes if node.name in used)
+    lone = job.model_copy(update={"after": (), "group": None, "not_before": None})
+    slim = snapshot.model_copy(update={"jobs": (*others, lone), "nodes": nodes, "holds": ()})
+    ledger = Ledger(facts(slim))
+    return any(ledger.may_start([(lone, model)]) for model in sorted(models, key=str))
+
+
+def _bounded_chain(snapshot: Snapshot, name: str) -> set[str]:
+    """The queue and those above it, as far as they have limits."""
+    queues = {queue.name: queue for queue in snapshot.queues}
+    found = set()
+    while True:
+        queue = queues[name]
+        if queue.limit != NONE:
+            found.add(name)
+        if queue.parent is None:
+            return found
+        name = queue.parent
+
+
+def _shares(chains: Mapping[str, set[str]], job: Job, other: Job) -> bool:
+    """Whether a running job uses up a limit that holds for the job too."""
+    if job.array is not None and other.array is not None and job.array.name == other.array.name:
+        return True
+    if job.qos is not None and job.qos == other.qos:
+        return True
+    if job.licences.keys() & other.licences.keys():
+        return True
+    return bool(chains[job.queue] & chains[other.queue])

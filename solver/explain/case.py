@@ -1,0 +1,81 @@
+"""One waiting job after the plan's actions, and what a remedy for it starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from trencadis.models import Job, Snapshot
+from trencadis.models.explanation import Raise, Remedy
+from trencadis.solver.capacity import NodeState
+from trencadis.solver.explain.alone import Alone
+from trencadis.solver.explain.changes import at_time, with_raises, with_remedy
+from trencadis.solver.explain.place import Place
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job that waits when the plan has been carried out."""
+
+    snapshot: Snapshot
+    """After the plan's actions."""
+    alone: Alone
+    """Answers about variants of it."""
+    job: Job
+    unit: tuple[str, ...]
+    """The job, or the waiting jobs of its group."""
+    models: frozenset[str | None]
+    """GPU models that its limits allow, or would once raised."""
+    raises: tuple[Raise, ...] = ()
+    """Limits that have to be raised beside whatever else is done."""
+    starting: frozenset[str] = frozenset()
+    """Jobs that the plan starts: they run in the snapshot, but only from now on."""
+
+    @cached_property
+    def base(self) -> Snapshot:
+        """The snapshot with those limits raised."""
+        return with_raises(self.snapshot, self.raises)
+
+    @cached_property
+    def place(self) -> Place:
+        """The nodes."""
+        return self.alone.place(self.base)
+
+    @cached_property
+    def states(self) -> list[NodeState]:
+        """The nodes as the plan leaves them."""
+        return self.alone.states(self.base)
+
+    @property
+    def single(self) -> bool:
+        """Whether it is about one job alone."""
+        return len(self.unit) == 1
+
+    def fits(self, job: Job | None = None) -> bool:
+        """Whether the job (or what it would ask for instead) fits now, limits aside."""
+        return self.place.fits(job or self.job, self.states, None if job else self.models)
+
+    def accepts(self, ask: Job) -> bool:
+        """Whether the job would start now if it asked for this instead, limits as they are."""
+        if not self.fits(ask):
+            return False
+        if not self.raises:
+            return True
+        jobs = tuple(ask if job.name == ask.name else job for job in self.snapshot.jobs)
+        return self.starts(self.snapshot.model_copy(update={"jobs": jobs}))
+
+    def fits_at(self, instant: datetime) -> bool:
+        """Whether the job fits at a later time if nothing starts, limits aside."""
+        snapshot = at_time(self.base, instant)
+        return self.alone.place(snapshot).fits(
+            self.job, self.alone.states(snapshot), self.models
+        )
+
+    def starts(self, snapshot: Snapshot) -> bool:
+        """Whether the unit starts in this variant of the snapshot if nobody else waits."""
+        return self.alone.starts(snapshot, self.unit)
+
+    def works(self, remedy: Remedy) -> bool:
+        """Whether the job starts once the remedy is carried out: the proof of every remedy."""
+        return self.starts(with_remedy(self.snapshot, self.job.name, remedy))

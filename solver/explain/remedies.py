@@ -1,0 +1,203 @@
+"""What would help a waiting job: the cheapest change of each kind, proven by solving with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from trencadis.models import Job
+from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
+from trencadis.solver.explain.alone import Alone
+from trencadis.solver.explain.beside import in_round
+from trencadis.solver.explain.case import Case
+from trencadis.solver.explain.grow import grow
+from trencadis.solver.explain.limits import heads, raise_of, reached
+from trencadis.solver.explain.loss import gpus_of, loss, may_be_stopped, unsaved
+from trencadis.solver.explain.move import Mover
+from trencadis.solver.explain.moved import impossible
+from trencadis.solver.explain.raises import beside, raise_text
+from trencadis.solver.explain.said import names, some
+from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.shape import shapes
+from trencadis.solver.explain.stop import Stopper, Victims
+from trencadis.solver.explain.wait import wait
+
+KINDS: tuple[RemedyKind, ...] = ("wait", "move", "stop", "limit", "shape", "nodes")
+RULES = frozenset({Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS})
+"""Reasons that only time ends."""
+LIMITS = frozenset(
+    {Reason.NEVER_UNDER_LIMIT, Reason.LIMIT, Reason.THROTTLE, Reason.LICENCE}
+)
+HOPELESS = frozenset({Reason.NEVER_FITS, Reason.CONSTRAINTS, Reason.OUTAGE})
+"""Reasons that no running job has to do with."""
+
+Found = tuple[RemedyKind, Remedy | str]
+
+
+def case_of(scene: Scene, alone: Alone, job: Job, code: Reason) -> Case:
+    """The case of a waiting job. `alone`: of the snapshot after the plan's actions."""
+    following = alone.snapshot
+    unit: tuple[str, ...] = (job.name,)
+    if job.group is not None:
+        members = [
+            j.name for j in following.jobs if j.group == job.group and j.state == "pending"
+        ]
+        unit = (job.name, *sorted(name for name in members if name != job.name))
+    models, raises = _models(scene, job, code)
+    return Case(following, alone, job, unit, models, raises, frozenset(scene.ledger.started))
+
+
+def _models(
+    scene: Scene, job: Job, code: Reason
+) -> tuple[frozenset[str | None], tuple[Raise, ...]]:
+    """The models that limits allow; where they allow none, those with the fewest to raise."""
+    if job.name not in scene.facts.values.eligible:
+        return frozenset(), ()
+    models = sorted(
+        scene.facts.can_run[job.name] or scene.shape(job).models(), key=lambda m: m or ""
+    )
+    needed = {m: tuple(raise_of(scene, entry) for entry in reached(scene, job, m)) for m in models}
+    allowed = frozenset(model for model in models if not needed[model])
+    if allowed or code not in LIMITS or not models:
+        return allowed or frozenset(models), ()
+    best = min(models, key=lambda m: (len(needed[m]), m or ""))
+    return frozenset({best}), needed[best]
+
+
+def remedies(
+    scene: Scene, case: Case, code: Reason
+) -> tuple[tuple[Remedy, ...], dict[str, str]]:
+    """What helps, and for kinds of which nothing does, why."""
+    found: list[Remedy] = []
+    none: dict[str, str] = {}
+    for kind, remedy in _tried(scene, case, code):
+        if isinstance(remedy, str):
+            none.setdefault(kind, remedy)
+        elif case.works(remedy):
+            found.append(in_round(case, remedy))
+            none.pop(kind, None)
+        else:
+            none.setdefault(kind, "what looked right did not hold when it was solved")
+    for remedy in found:
+        none.pop(remedy.kind, None)
+    return tuple(found), none
+
+
+def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
+    ahead = heads(scene, case.job) if case.job.name in scene.facts.values.eligible else []
+    if ahead:
+        for kind in KINDS:
+            yield kind, f"{ahead[0]} goes first: its queue keeps its order"
+        return
+    if code in (Reason.KIND_OF_GPU, Reason.NOT_WORTH_IT):
+        return
+    if code not in HOPELESS and code is not Reason.NEVER_UNDER_LIMIT:
+        yield "wait", wait(case, rules=code in RULES | LIMITS | {Reason.LENDING, Reason.GROUP})
+    if code in RULES:
+        return
+    if not case.single:
+        for kind in KINDS[1:]:
+            yield kind, f"its group of {len(case.unit)} starts as a whole: ask for one alone"
+        return
+    if code in LIMITS:
+        yield from _limit(case)
+    if code is Reason.LENDING:
+        yield "limit", "guarantees that are not lent keep the GPUs, not a limit"
+    elif code not in HOPELESS and not case.fits():
+        yield "move", _move(case)
+        yield "stop", _stop(case)
+    for shape in _shapes(case):
+        yield "shape", shape
+    if not case.fits():
+        yield "nodes", grow(case)
+
+
+def _shapes(case: Case) -> list[Remedy] | list[str]:
+    return shapes(case) or ["no other shape that was tried fits now either"]
+
+
+def _limit(case: Case) -> Iterator[Found]:
+    if not case.raises:
+        return
+    if not case.fits():
+        yield "limit", "a larger limit alone does not make room"
+        return
+    texts = [raise_text(entry) for entry in case.raises]
+    yield "limit", Remedy(
+        kind="limit", sentence=f"raise {', and '.join(texts)}", raises=case.raises
+    )
+
+
+def _move(case: Case) -> Remedy | str:
+    mover = Mover(case.base, case.place, case.states, case.starting)
+    found = mover.fewest(case.job, case.models)
+    if found is None or not found.relocations:
+        if impossible(case.base, case.place, case.job, case.models):
+            return "wherever the running jobs moved, it would not fit"
+        return "no moves were found among the nodes that come nearest"
+    moved = [entry.job for entry in found.relocations]
+    to = ", ".join(f"{entry.job} to {entry.to[0].node}" for entry in found.relocations[:3])
+    rest = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+    return Remedy(
+        kind="move",
+        sentence=f"move {to}{rest}{beside(case.raises)}",
+        move=found.relocations,
+        cost={"jobs": len(moved), "gpus": found.gpus},
+        cheapest=found.fewest,
+        raises=case.raises,
+    )
+
+
+def _stop(case: Case) -> Remedy | str:
+    """Those that a scheduler may stop for it; else any that are preemptible; else any at all.
+
+    What the plan starts only now is left alone as long as others will do.
+    """
+    snapshot, job = case.base, case.job
+    running = [other for other in snapshot.jobs if other.state == "running"]
+    now = case.starting
+    scopes: tuple[tuple[str, Callable[[Job], bool]], ...] = (
+        ("of lower tiers", lambda v: v.name not in now and may_be_stopped(snapshot, v, job)),
+        ("preemptible, but not of lower tiers", lambda v: v.name not in now and v.preemptible),
+        ("not all preemptible", lambda v: v.name not in now),
+        ("with what starts now held back", lambda v: v.preemptible or v.name in now),
+    )
+    stopper = Stopper(snapshot, case.place)
+    before = -1
+    for scope, allowed in scopes:
+        costs = {other.name: loss(snapshot, other) for other in running if allowed(other)}
+        if len(costs) == before:
+            continue
+        before = len(costs)
+        if not stopper.fits(job, list(costs), case.models):
+            continue
+        victims = stopper.cheapest(job, case.models, costs)
+        if victims is not None:
+            return _stop_remedy(case, victims, scope)
+    return "not even with all running jobs stopped"
+
+
+def _lost(gpu_seconds: int) -> str:
+    if not gpu_seconds:
+        return "no work lost"
+    if gpu_seconds < 2 * 3_600:
+        return f"{-(-gpu_seconds // 60):,} GPU-min of work lost"
+    return f"{gpu_seconds / 3_600:,.1f} GPU-h of work lost"
+
+
+def _stop_remedy(case: Case, victims: Victims, scope: str) -> Remedy:
+    jobs = {job.name: job for job in case.base.jobs}
+    stopped = [jobs[name] for name in victims.names]
+    gpus = sum(gpus_of(job) for job in stopped)
+    lost = sum(gpus_of(job) * unsaved(case.base, job) for job in stopped)
+    text = (
+        f"stop {names(victims.names)} ({scope}; {some(gpus, 'GPU')}, "
+        f"{_lost(lost)}){beside(case.raises)}"
+    )
+    return Remedy(
+        kind="stop",
+        sentence=text,
+        stop=victims.names,
+        cost={"jobs": len(stopped), "gpus": gpus, "lost_gpu_seconds": lost},
+        cheapest=victims.cheapest,
+        raises=case.raises,
+    )

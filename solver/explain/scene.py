@@ -1,0 +1,110 @@
+"""What reasons are read from: the facts, what the plan starts, and what fits before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trencadis.models import Job, Plan, Snapshot
+from trencadis.solver.capacity import NodeState, capacity
+from trencadis.solver.ledger import Ledger
+from trencadis.solver.model.problem import Facts, facts
+from trencadis.solver.room import Room, room_of
+from trencadis.solver.shapes import Alternative, Shape
+
+
+@dataclass(slots=True)
+class Scene:
+    """A round that is over. Rooms tell exactly what a job would find if it came alone."""
+
+    facts: Facts
+    ledger: Ledger
+    """The plan's starts on their accounts; its nodes are not read."""
+    after: Room
+    """The nodes as the plan leaves them."""
+    shape_of: Mapping[str, Shape]
+    _rooms: dict[object, Room] = field(default_factory=dict)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the round."""
+        return self.facts.snapshot
+
+    @property
+    def before(self) -> Room:
+        """The nodes as they are now."""
+        return self._room("before", lambda: self.facts.capacity.states)
+
+    @property
+    def empty(self) -> Room:
+        """The nodes with nothing on them."""
+        return self._room("empty", lambda: self.facts.capacity.empty)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether fragmentation is weighed against waiting."""
+        return self.facts.profile.weight_milli is not None
+
+    @property
+    def largest_node(self) -> int:
+        """The most GPUs of one model on a node that takes work."""
+        return max(
+            (len(gpus) for state in self.facts.capacity.empty for gpus in state.idle.values()),
+            default=0,
+        )
+
+    def without(self, gone: Collection[str], holds: Collection[str]) -> Room:
+        """The nodes now, had these jobs left and were these jobs' holds let go."""
+
+        def states() -> Sequence[NodeState]:
+            snapshot = self.snapshot
+            changed = {
+                "jobs": tuple(job for job in snapshot.jobs if job.name not in gone),
+                "holds": tuple(
+                    hold
+                    for hold in snapshot.holds
+                    if hold.job not in holds and hold.job not in gone
+                ),
+            }
+            return capacity(snapshot.model_copy(update=changed)).states
+
+        return self._room((frozenset(gone), frozenset(holds)), states)
+
+    def shape(self, job: Job) -> Shape:
+        """The shape of an eligible job."""
+        known = self.shape_of.get(job.name)
+        if known is not None:
+            return known
+        worth = self.facts.values.worth[job.name]
+        return self.facts.maker.shape(job, worth.tier, worth.size, "")
+
+    def takes(self, room: Room, job: Job, ways: Collection[Alternative]) -> bool:
+        """Whether the job fits one of these ways."""
+        return any(room.takes(job, alternative.way) for alternative in ways)
+
+    def _room(self, key: object, states: Callable[[], Sequence[NodeState]]) -> Room:
+        if key not in self._rooms:
+            self._rooms[key] = room_of(
+                states(), self.facts.admission.column, self.facts.fabric
+            )
+        return self._rooms[key]
+
+
+def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
+    """The scene of a plan that was made for the snapshot. `following`: after its actions."""
+    read = facts(snapshot)
+    ledger = Ledger(read)
+    nodes = {node.name: node for node in snapshot.nodes}
+    for start in plan.starts:
+        job = read.values.eligible[start.job]
+        models = {
+            nodes[task.node].healthy_gpus()[index]
+            for task in start.allocation
+            for index in task.gpus or ()
+        }
+        if not models:
+            models = {group.model for task in start.allocation for group in nodes[task.node].gpus}
+        allowed = sorted(m for m in models if not job.gpu_models or m in job.gpu_models)
+        ledger.start(job, allowed[0] if allowed and job.request.gpus else None, [])
+    after = room_of(capacity(following).states, read.admission.column, read.fabric)
+    return Scene(read, ledger, after, {})

@@ -1,0 +1,185 @@
+"""Why there is no room for a job that rules and limits would let start now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from trencadis.models import Job
+from trencadis.models.base import seconds
+from trencadis.models.explanation import Reason
+from trencadis.models.plan import Evidence
+from trencadis.solver.explain.pieces import by_level, pieces, reach, slots
+from trencadis.solver.explain.said import Said, names, some, span, when
+from trencadis.solver.explain.scene import Scene
+from trencadis.solver.room import Room
+from trencadis.solver.shapes import Alternative
+
+
+def no_room(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
+    """The reason. `ways`: those that limits allow; the job fits the emptied cluster."""
+    if scene.takes(scene.before, job, ways):
+        return _outranked(scene, job, ways)
+    everyone = draining(scene)
+    held = holders(scene, job)
+    if everyone and scene.takes(scene.without(everyone, ()), job, ways):
+        return _draining(scene, job, ways, everyone)
+    if held and scene.takes(scene.without((), held), job, ways):
+        return _reservation(scene, job, ways, held)
+    if held and everyone and scene.takes(scene.without(everyone, held), job, ways):
+        return _reservation(scene, job, ways, held, everyone)
+    return _short(scene, job, ways)
+
+
+def draining(scene: Scene) -> list[str]:
+    """Draining jobs, the first to be gone first; those of unknown end last."""
+    jobs = [job for job in scene.snapshot.jobs if job.state == "draining"]
+    jobs.sort(key=lambda j: (j.drain_ends is None, j.drain_ends and seconds(j.drain_ends), j.name))
+    return [job.name for job in jobs]
+
+
+def holders(scene: Scene, job: Job) -> list[str]:
+    """Other jobs that GPUs are held for."""
+    return sorted({hold.job for hold in scene.snapshot.holds if hold.job != job.name})
+
+
+def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
+    models, columns = reach(ways)
+    worth = scene.facts.values.worth
+    own = worth[job.name]
+    before, after = (
+        sum(size * n for size, n in pieces(room, models, columns).items())
+        for room in (scene.before, scene.after)
+    )
+    ahead = [name for name in scene.ledger.started if worth[name].tier < own.tier]
+    text = "it fits now, but jobs that start now come first and leave no room"
+    if job.request.gpus:
+        text += f": of {some(before, 'idle GPU')} that it may use they leave {after}"
+    return Said(
+        Reason.OUTRANKED,
+        text,
+        {
+            "tasks": job.minimum,
+            "gpus_per_task": job.request.gpus,
+            "idle_gpus": before,
+            "idle_gpus_after": after,
+            "saves": own.wait,
+            "started": len(scene.ledger.started),
+            "started_of_higher_tiers": len(ahead),
+        },
+    )
+
+
+def _draining(
+    scene: Scene, job: Job, ways: Sequence[Alternative], everyone: list[str]
+) -> Said:
+    """The fewest draining jobs, in the order in which they end, after which it fits."""
+    low, high = 1, len(everyone)
+    while low < high:
+        middle = (low + high) // 2
+        if scene.takes(scene.without(everyone[:middle], ()), job, ways):
+            high = middle
+        else:
+            low = middle + 1
+    needed = _fewer(everyone[:low], lambda some_: scene.without(some_, ()), scene, job, ways)
+    jobs = {entry.name: entry for entry in scene.snapshot.jobs}
+    ends = [jobs[name].drain_ends for name in needed]
+    known = [end for end in ends if end is not None]
+    evidence: Evidence = {"jobs": ", ".join(needed), "tasks": job.minimum}
+    if len(known) < len(ends):
+        return Said(Reason.DRAINING, f"waits for draining {names(needed)} to leave", evidence)
+    last = max(known)
+    left = max(0, seconds(last) - seconds(scene.snapshot.now))
+    return Said(
+        Reason.DRAINING,
+        f"waits for draining {names(needed)} to leave, {span(left)} at most",
+        evidence | {"until": last.isoformat(), "seconds_at_most": left},
+    )
+
+
+def _reservation(
+    scene: Scene,
+    job: Job,
+    ways: Sequence[Alternative],
+    held: list[str],
+    leaving: Sequence[str] = (),
+) -> Said:
+    needed = _fewer(held, lambda some_: scene.without(leaving, some_), scene, job, ways)
+    holds = [hold for hold in scene.snapshot.holds if hold.job in needed]
+    at = max(hold.at for hold in holds)
+    text = f"GPUs that it could use are on hold for {names(needed)}, from {when(at)} on"
+    evidence: Evidence = {"holders": ", ".join(needed), "at": at.isoformat()}
+    jobs = {entry.name: entry for entry in scene.snapshot.jobs}
+    runtimes = [jobs[name].runtime_seconds for name in needed]
+    if all(runtime is not None for runtime in runtimes):
+        until = max(runtime or 0 for runtime in runtimes)
+        evidence["held_seconds_after"] = until
+        text += f", and for {span(until)} then"
+    return Said(Reason.RESERVATION, text, evidence)
+
+
+def _fewer(
+    found: Sequence[str],
+    without: Callable[[Collection[str]], Room],
+    scene: Scene,
+    job: Job,
+    ways: Sequence[Alternative],
+    most: int = 24,
+) -> list[str]:
+    """Leaves out what isn't needed, one by one; of long lists as many as `most`."""
+    kept = list(found)
+    for name in list(found)[:most]:
+        rest = [other for other in kept if other != name]
+        if rest and scene.takes(without(rest), job, ways):
+            kept = rest
+    return kept
+
+
+def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
+    """What is short on the nodes as they are now: GPUs, whole pieces, what is beside, nearness."""
+    room, each = scene.before, job.request.gpus
+    models, columns = reach(ways)
+    evidence: Evidence = {"tasks": job.minimum, "gpus_per_task": each}
+    if not each:
+        return Said(
+            Reason.CPU_MEMORY,
+            "not enough CPU or memory is free on the nodes it may use",
+            evidence | {"slots": slots(room, ways)},
+        )
+    idle = pieces(room, models, columns)
+    total = sum(size * number for size, number in idle.items())
+    largest, wanted = max(idle, default=0), each * job.minimum
+    evidence |= {"idle_gpus": total, "largest_node": largest}
+    levels = by_level(room, models, columns)
+    evidence |= {f"largest_{name}": count for name, count in levels.items()}
+    if total < wanted:
+        text = f"asks for {some(wanted, 'GPU')}; {total:,} that it may use {_are(total)} idle"
+        return Said(Reason.NOT_ENOUGH_FREE, text, evidence)
+    whole = sum(size // each * number for size, number in idle.items())
+    evidence["slots"] = whole
+    if whole < job.minimum:
+        near = "".join(f", the fullest {name} {count}" for name, count in levels.items())
+        return Said(
+            Reason.FRAGMENTED,
+            f"{some(total, 'GPU')} {_are(total)} idle but in pieces: room for {whole} of its "
+            f"{some(job.minimum, 'task')} of {each}; the largest piece on a node has "
+            f"{largest}{near}",
+            evidence,
+        )
+    fitting = slots(room, ways)
+    evidence["slots_with_cpu_memory"] = fitting
+    if fitting < job.minimum:
+        return Said(
+            Reason.CPU_MEMORY,
+            f"{some(total, 'GPU')} {_are(total)} idle, but CPU, memory or NVLink beside them "
+            f"suffice for {fitting} of its {some(job.minimum, 'task')}",
+            evidence,
+        )
+    return Said(
+        Reason.TOPOLOGY,
+        f"{fitting} slots are idle, but not {job.minimum} of them in one domain as it requires",
+        evidence,
+    )
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

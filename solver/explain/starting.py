@@ -1,0 +1,137 @@
+"""When a waiting job may start: at best, likely, at worst, and what each of them supposes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from trencadis.models import Job, Node, Snapshot
+from trencadis.models.base import seconds
+from trencadis.models.explanation import NEVER, Reason, StartRange
+from trencadis.solver.capacity import capacity, running_model
+from trencadis.solver.explain.case import Case
+from trencadis.solver.explain.changes import end_of
+from trencadis.solver.explain.queueing import MOST_STEPS, Client, Queueing
+from trencadis.solver.explain.reasons import Reasons, waiting
+from trencadis.solver.explain.said import some
+from trencadis.solver.greedy import order
+
+BLOCKED = NEVER | {Reason.OUTAGE, Reason.WINDOW, Reason.KIND_OF_GPU}
+"""Reasons that no end of a running job ends."""
+AWAY = BLOCKED | {
+    Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS, Reason.LIMIT, Reason.THROTTLE,
+    Reason.LICENCE, Reason.LENDING,
+}
+"""Reasons of jobs for which more than room has to come."""
+
+
+class Outlook:
+    """Start ranges of the jobs that wait under one plan."""
+
+    def __init__(self, reasons: Reasons, following: Snapshot) -> None:
+        self.reasons, self.following = reasons, following
+        facts = reasons.scene.facts
+        waits = {job.name for job in waiting(reasons.scene)}
+        self.order = [
+            job.name for unit in order(facts) for job in unit if job.name in waits
+        ]
+        running = [job for job in following.jobs if job.on_nodes]
+        self.unknown = sum(1 for job in running if self._end(job) is None)
+
+    def of(self, case: Case, code: Reason, best: datetime | None) -> StartRange | None:
+        """The range of a job; `best`: when it fits if nobody else starts, None if never.
+
+        None where no start can be expected as things are.
+        """
+        if code in BLOCKED:
+            return None
+        said = ["what runs ends when its estimate says", "no job that is yet to come passes it"]
+        if self.unknown:
+            said.append(f"{some(self.unknown, 'running job')} without an estimate stay")
+        if best is None:
+            return StartRange(assumptions=tuple(said))
+        if case.job.name not in self.order or code in AWAY or not case.single:
+            said.append("likely and worst depend on rules, not on room alone")
+            return StartRange(best=best, assumptions=tuple(said))
+        likely = self._served(case.job.name, last=False)
+        worst = self._served(case.job.name, last=True)
+        likely = None if likely is None else max(likely, best)
+        worst = None if worst is None or likely is None else max(worst, likely)
+        others = some(len(self.order) - 1, "other waiting job")
+        said.append(
+            f"likely: {others} and this one are served in order, each as soon as it fits by GPUs, "
+            "CPU, memory and required levels"
+        )
+        said.append("worst: all the others start first")
+        return StartRange(best=best, likely=likely, worst=worst, assumptions=tuple(said))
+
+    def _end(self, job: Job) -> datetime | None:
+        """When it is estimated to end; None where unknown or overdue."""
+        end = end_of(job)
+        return end if end is not None and end > self.following.now else None
+
+    def _served(self, name: str, last: bool) -> datetime | None:
+        """When the job starts if the waiting jobs are served in order; `last`: it after all others.
+
+        None if that is not within what is known, or beyond the instants that are looked at.
+        """
+        queue = Queueing(
+            capacity(self.following),
+            self.reasons.scene.facts.fabric,
+            dict(self.reasons.scene.facts.admission.column),
+        )
+        nodes = {node.name: node for node in self.following.nodes}
+        index = {state.name: i for i, state in enumerate(queue.supply.states)}
+        for job in self.following.jobs:
+            if job.on_nodes:
+                self._book(queue, job, nodes, index)
+        jobs = self.reasons.scene.facts.values.eligible
+        clients = [
+            self._client(other)
+            for other in self.order
+            if other == name or self.reasons.competes(jobs[other])
+        ]
+        if last:
+            clients.sort(key=lambda client: client.job.name == name)
+        begin = seconds(self.following.now)
+        now: int | None = begin
+        for _ in range(MOST_STEPS):
+            assert now is not None
+            full: set[object] = set()
+            left: list[Client] = []
+            for client in clients:
+                own = client.job.name == name
+                waits = client.key in full or (own and last and bool(left))
+                if waits or not queue.start(client, now):
+                    full.add(client.key)
+                    left.append(client)
+                elif own:
+                    return datetime.fromtimestamp(now, UTC)
+            clients = left
+            now = queue.step(now, begin)
+            if now is None:
+                return None
+        return None
+
+    def _client(self, name: str) -> Client:
+        facts = self.reasons.scene.facts
+        job = facts.values.eligible[name]
+        ways = tuple(
+            sorted(self.reasons.scene.shape(job).alternatives, key=lambda entry: entry.cost)
+        )
+        return Client(job, ways, facts.maker.place_key(job))
+
+    def _book(
+        self, queue: Queueing, job: Job, nodes: Mapping[str, Node], index: Mapping[str, int]
+    ) -> None:
+        """Books what a running job gives back when it ends, if that is known."""
+        end = self._end(job)
+        if end is None:
+            return
+        parts = []
+        model = running_model(job, nodes)
+        for task in job.allocation:
+            if task.node in index:
+                gpus = job.request.gpus if model in queue.gpus else 0
+                parts.append((index[task.node], model or "", gpus))
+        queue.release(seconds(end), job, parts)

@@ -1,0 +1,465 @@
+"""Why jobs wait in small clusters with a known answer: code, figures, and remedies that work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import build as b
+import pytest
+
+from trencadis.models import Job, Plan, Snapshot, apply
+from trencadis.models.explanation import Explanation, Reason, Remedy
+from trencadis.solver.explain.alone import only
+from trencadis.solver.explain.changes import with_remedy
+from trencadis.solver.explain.explain import Explainer
+from trencadis.solver.round import Options, solve
+
+OPTIONS = Options(time_limit_s=5.0, gap=0.0, workers=1, deterministic=True)
+LOW = {"priority": "low", "ran": 3_600}
+HIGH = {"priority": "high", "ran": 4_000}
+
+
+class Answers:
+    """The explanations of a snapshot's waiting jobs; each remedy is carried out and solved."""
+
+    def __init__(self, snap: Snapshot) -> None:
+        self.snapshot = snap
+        self.plan: Plan = solve(snap, OPTIONS)
+        self.explainer = Explainer(snap, self.plan)
+        self.after = apply(snap, self.plan)
+        self.started = {start.job for start in self.plan.starts}
+
+    def __getitem__(self, name: str) -> Explanation:
+        answer = self.explainer.job(name)
+        for remedy in answer.remedies:
+            assert name in self.starts_with(name, remedy), remedy.sentence
+        return answer
+
+    def starts_with(self, name: str, remedy: Remedy) -> set[str]:
+        changed = with_remedy(self.after, name, remedy)
+        return {start.job for start in solve(only(changed, [name]), OPTIONS).starts}
+
+
+def kinds(answer: Explanation) -> set[str]:
+    return {remedy.kind for remedy in answer.remedies}
+
+
+def remedy(answer: Explanation, kind: str) -> Remedy:
+    return next(entry for entry in answer.remedies if entry.kind == kind)
+
+
+def full_of(tasks: Iterable[tuple[str, str, tuple[int, ...]]], **fields: object) -> list[Job]:
+    return [b.running(name, b.at(node, *gpus), **fields) for name, node, gpus in tasks]
+
+
+# Worked cases
+
+
+def case_1(*pending: Job) -> Snapshot:
+    """Four nodes of eight; on each six HIGH jobs of one GPU and two LOW ones."""
+    high = [(f"h{n}{k}", f"n{n}", (k,)) for n in range(1, 5) for k in range(6)]
+    low = [(f"l{n}{k}", f"n{n}", (6 + k,)) for n in range(1, 5) for k in range(2)]
+    return b.snapshot(b.nodes(4, 8), full_of(high, **HIGH), full_of(low, **LOW), pending)
+
+
+def test_case_1_at_most_two_gpus_can_be_freed_on_one_node() -> None:
+    answers = Answers(
+        case_1(b.job("P1", 8, priority="high"), b.job("P2", 1, priority="high"))
+    )
+    big, small = answers["P1"], answers["P2"]
+    assert big.code == small.code == Reason.NOT_ENOUGH_FREE
+    assert big.evidence["idle_gpus"] == 0
+    assert big.evidence["freeable_on_a_node"] == 2
+    assert "at most 2 GPUs" in big.sentence
+    assert big.proof == "moved"
+    assert "freeable_on_a_node" not in small.evidence
+    one = remedy(small, "stop")
+    assert one.cheapest
+    assert len(one.stop) == 1
+    assert one.stop[0].startswith("l")
+    assert "of lower tiers" in one.sentence
+    # No lower tier will do for the big one: eight jobs of one node, six of them HIGH.
+    assert len(remedy(big, "stop").stop) == 8
+    assert "not of lower tiers" in remedy(big, "stop").sentence
+
+
+def test_case_2_stopping_keeps_to_one_leaf() -> None:
+    """LOW has tasks on n1 and n2; HIGH needs two whole nodes of one leaf."""
+    nodes = [b.node(f"n{i}", 8, fabric=("A" if i < 2 else "B",)) for i in range(4)]
+    low = b.running("LOW", b.at("n1", *range(8)), b.at("n2", *range(8)), **LOW)
+    answers = Answers(
+        b.snapshot(
+            nodes, low, b.job("HIGH", 8, 2, priority="high", required="leaf"), levels=("leaf",)
+        )
+    )
+    answer = answers["HIGH"]
+    assert answer.code == Reason.TOPOLOGY
+    assert answer.evidence["idle_gpus"] == 16
+    assert answer.evidence["largest_leaf"] == 8
+    assert remedy(answer, "stop").stop == ("LOW",)
+    shape = remedy(answer, "shape")
+    assert shape.ask is not None
+    assert shape.ask.topology is None
+    assert remedy(answer, "nodes").cost == {"nodes": 1, "gpus": 8}
+
+
+def test_case_3_a_queue_below_its_guarantee_waits_for_room() -> None:
+    answers = Answers(
+        b.snapshot(
+            b.node("n", 8),
+            b.queue("Q1", guarantee=3),
+            b.queue("Q2", guarantee=5),
+            b.running("p1", b.at("n", 0, 1, 2, 3), queue="Q1", ran=3_600),
+            b.running("p2", b.at("n", 4), queue="Q2", ran=3_600),
+            b.job("p3", 4, queue="Q2"),
+        )
+    )
+    answer = answers["p3"]
+    assert answer.code == Reason.NOT_ENOUGH_FREE
+    assert answer.evidence["idle_gpus"] == 3
+    # Stopping p2, one GPU, is cheaper than p1, four.
+    assert remedy(answer, "stop").stop == ("p2",)
+
+
+def test_case_4_victims_are_planned_together() -> None:
+    low = full_of([("x", "n1", (0, 1, 2, 3)), ("y", "n2", (0, 1, 2, 3)), ("z", "n3", (0, 1, 2, 3))],
+                  **LOW)
+    waits = b.jobs(2, "a", 4, 2, priority="high")
+    answers = Answers(b.snapshot(b.nodes(3, 4), low, waits))
+    for name in ("a1", "a2"):
+        answer = answers[name]
+        assert answer.code == Reason.NOT_ENOUGH_FREE
+        assert len(remedy(answer, "stop").stop) == 2
+        assert remedy(answer, "stop").cheapest
+
+
+def test_case_7_linked_gpus() -> None:
+    """Pairs (0,2) (1,3) (4,5) (6,7); a whole pair is gone from each of the first two."""
+    links = ((0, 2), (1, 3), (4, 5), (6, 7))
+    busy = [b.running(f"r{i}", b.at("n", i), ran=60) for i in (0, 1, 4, 6)]
+    answers = Answers(
+        b.snapshot(b.node("n", 8, links=links), busy, b.job("J1", 2, nvlink_required=True))
+    )
+    answer = answers["J1"]
+    assert answer.code == Reason.CPU_MEMORY
+    assert answer.evidence["idle_gpus"] == 4
+    assert answer.evidence["slots_with_cpu_memory"] == 0
+    assert len(remedy(answer, "stop").stop) == 1
+    assert any(entry.ask and not entry.ask.nvlink_required for entry in answer.remedies)
+
+
+def case_8(*pending: Job) -> Snapshot:
+    """Three nodes of eight with 4+2+1, 4+2, 4+2+1 in use."""
+    tasks = [
+        ("a4", "n1", (0, 1, 2, 3)), ("a2", "n1", (4, 5)), ("a1", "n1", (6,)),
+        ("b4", "n2", (0, 1, 2, 3)), ("b2", "n2", (4, 5)),
+        ("c4", "n3", (0, 1, 2, 3)), ("c2", "n3", (4, 5)), ("c1", "n3", (6,)),
+    ]
+    return b.snapshot(b.nodes(3, 8), full_of(tasks, ran=3_600), pending)
+
+
+def test_case_8_fewest_moves() -> None:
+    answers = Answers(case_8(b.job("four", 4), b.job("five", 5)))
+    four, five = answers["four"], answers["five"]
+    assert four.code == Reason.FRAGMENTED
+    assert four.evidence["idle_gpus"] == 4
+    assert four.evidence["largest_node"] == 2
+    assert four.evidence["slots"] == 0
+    moves = remedy(four, "move")
+    assert moves.cheapest
+    assert moves.cost == {"jobs": 2, "gpus": 3}
+    # Five: only four are free in all, whatever moves.
+    assert five.code == Reason.NOT_ENOUGH_FREE
+    assert five.proof == "moved"
+    assert "move" not in kinds(five)
+    assert five.no_remedy["move"] == "wherever the running jobs moved, it would not fit"
+
+
+def test_case_9_a_group_starts_as_a_whole() -> None:
+    waits = [b.job(name, 8, 2, group="AB" if name in "AB" else "CD") for name in "ABCD"]
+    answers = Answers(b.snapshot(b.nodes(4, 8), waits))
+    assert answers.started in ({"A", "B"}, {"C", "D"})
+    for name in set("ABCD") - answers.started:
+        answer = answers.explainer.job(name)
+        assert answer.code == Reason.OUTRANKED
+        assert "group" in answer.no_remedy["stop"]
+
+
+def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
+    """BIG holds both nodes at t + 60 min, as a reservation would."""
+    hour = 3_600
+    answers = Answers(
+        b.snapshot(
+            b.nodes(2, 8),
+            b.running("A", b.at("n1", *range(8)), runtime_seconds=hour),
+            b.running("B", b.at("n2", 0, 1, 2, 3), runtime_seconds=hour),
+            b.job("BIG", 8, 2, waited=30, runtime_seconds=hour),
+            b.job("S2", 4, waited=10, runtime_seconds=2 * hour),
+            b.hold(
+                "BIG", b.at("n1", *range(8)), b.at("n2", *range(8)), kind="reservation",
+                at=b.ago(-hour),
+            ),
+        )
+    )
+    small, big = answers["S2"], answers["BIG"]
+    assert small.code == Reason.RESERVATION
+    assert small.evidence["holders"] == "BIG"
+    assert small.evidence["at"] == b.ago(-hour).isoformat()
+    assert small.evidence["held_seconds_after"] == hour
+    assert remedy(small, "wait").at == b.ago(-2 * hour)
+    assert big.code == Reason.HELD_GPUS
+
+
+def test_case_11_limits_are_exact() -> None:
+    """A tenth of a GPU below the limit of what it would take."""
+    limit = b.quota(None).model_copy(update={"gpu_milli": 1_900})
+    answers = Answers(
+        b.snapshot(
+            b.node("n", 8),
+            b.queue("red", limit=limit),
+            b.running("r", b.at("n", 0), queue="red"),
+            b.job("j", 1, queue="red"),
+        )
+    )
+    answer = answers["j"]
+    assert answer.code == Reason.LIMIT
+    assert (answer.evidence["limit"], answer.evidence["used"], answer.evidence["asks"]) == (
+        1_900, 1_000, 1_000,
+    )
+    (larger,) = remedy(answer, "limit").raises
+    assert (larger.owner, larger.name, larger.what) == ("queue", "red", "gpu_milli")
+    assert (larger.current, larger.needed) == (1_900, 2_000)
+
+
+def test_case_12_the_victim_is_the_one_that_loses_least() -> None:
+    nodes = [f"n{i}" for i in (1, 2, 3)]
+    eight = tuple(range(8))
+    victims = [
+        b.running("V1", b.at(nodes[0], *eight), ran=7_200, checkpoint={"last": b.ago(55 * 60)}),
+        b.running("V2", b.at(nodes[1], *eight), ran=7_200, checkpoint={"last": b.ago(2 * 60)}),
+        b.running("V3", b.at(nodes[2], *eight), ran=600),
+    ]
+    answer = Answers(b.snapshot(b.nodes(3, 8), victims, b.job("J", 8)))["J"]
+    stop = remedy(answer, "stop")
+    assert stop.stop == ("V2",)
+    assert stop.cost["lost_gpu_seconds"] == 16 * 60
+    assert stop.cheapest
+
+
+# Other reasons
+
+
+def test_larger_than_any_node() -> None:
+    answer = Answers(b.snapshot(b.nodes(2, 8), b.job("j", 16)))["j"]
+    assert answer.code == Reason.NEVER_FITS
+    assert answer.sentence == "asks for 16 GPUs on one node; the largest has 8"
+    assert answer.evidence["largest_node_gpus"] == 8
+    assert answer.proof == "alone-empty"
+    shape = remedy(answer, "shape")
+    assert shape.ask is not None
+    assert (shape.ask.tasks, shape.ask.request.gpus) == (2, 8)
+
+
+def test_more_tasks_than_the_cluster_holds() -> None:
+    answer = Answers(b.snapshot(b.nodes(3, 8), b.job("j", 8, 5)))["j"]
+    assert answer.code == Reason.NEVER_FITS
+    assert answer.evidence["slots_empty"] == 3
+    assert remedy(answer, "nodes").add == 2
+
+
+def test_a_smallest_conflict_is_named_and_nothing_else() -> None:
+    snap = b.snapshot(
+        b.node("n1", 8, "A100", labels={"zone": "west"}, cpu_milli=64_000),
+        b.node("n2", 8, "H100", labels={"zone": "east"}, cpu_milli=64_000),
+        b.job("j", 2, models=["A100"], node_selector={"zone": "east"}, cpu_milli=1_000),
+    )
+    answer = Answers(snap)["j"]
+    assert answer.code == Reason.CONSTRAINTS
+    assert answer.conflicts == ("2 GPUs on one node", "GPU model A100", "node label zone=east")
+    assert {entry.sentence for entry in answer.remedies if entry.kind == "shape"} >= {
+        "ask for H100 instead of A100", "give up: node label zone=east",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "needed"),
+    [
+        ({"cordoned": True}, Reason.OUTAGE, "up and not cordoned"),
+        ({"unhealthy": (0,)}, Reason.OUTAGE, "healthy GPUs"),
+        ({"free_for": 600}, Reason.WINDOW, "runtime"),
+        ({"taints": ("team=x",)}, Reason.CONSTRAINTS, "taint team=x"),
+    ],
+)
+def test_what_is_up_with_the_nodes(
+    fields: dict[str, object], code: Reason, needed: str
+) -> None:
+    snap = b.snapshot(
+        b.node("n1", 4), b.node("n2", 8, **fields), b.job("j", 8, runtime_seconds=3_600)
+    )
+    answer = Answers(snap)["j"]
+    assert answer.code == code
+    assert any(needed in text for text in answer.conflicts)
+
+
+def test_never_under_the_limit_of_its_queue() -> None:
+    snap = b.snapshot(b.nodes(2, 8), b.queue("red", limit=4), b.job("j", 8, queue="red"))
+    answer = Answers(snap)["j"]
+    assert answer.code == Reason.NEVER_UNDER_LIMIT
+    assert remedy(answer, "limit").raises[0].needed == 8_000
+    # Nothing else forbids it: half of it would start as things are.
+    assert remedy(answer, "shape").ask.request.gpus == 4  # type: ignore[union-attr]
+
+
+def test_licences_and_throttles() -> None:
+    array = {"name": "sweep", "throttle": 1}
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.Licence(name="lic", total=3, used_elsewhere=2),
+        b.running("r", b.at("n", 0), array=array, licences={"lic": 1}),
+        b.job("s", array=array),
+        b.job("l", licences={"lic": 1}),
+    )
+    answers = Answers(snap)
+    throttled, unlicensed = answers["s"], answers["l"]
+    assert throttled.code == Reason.THROTTLE
+    assert remedy(throttled, "limit").raises[0].needed == 2
+    assert unlicensed.code == Reason.LICENCE
+    assert remedy(unlicensed, "limit").raises[0].needed == 4
+
+
+def test_draining_jobs_and_how_long_at_most() -> None:
+    snap = b.snapshot(
+        b.node("n", 4),
+        b.running("d1", b.at("n", 0, 1), state="draining", drain_ends=b.ago(-100)),
+        b.running("d2", b.at("n", 2), state="draining", drain_ends=b.ago(-900)),
+        b.running("r", b.at("n", 3)),
+        b.job("j", 2),
+    )
+    answer = Answers(snap)["j"]
+    assert answer.code == Reason.DRAINING
+    assert answer.evidence["jobs"] == "d1"
+    assert answer.evidence["seconds_at_most"] == 100
+    assert remedy(answer, "wait").at == b.ago(-100)
+
+
+def test_guarantees_that_are_not_lent() -> None:
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.queue("red", guarantee=6, lending=0),
+        b.queue("blue"),
+        b.job("j", 4, queue="blue"),
+    )
+    answer = Answers(snap)["j"]
+    assert answer.code == Reason.LENDING
+    assert answer.evidence == {"queues": "red", "kept_milli": 6_000}
+
+
+def test_strict_order_points_to_the_head() -> None:
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.queue("fifo", order="strict_fifo"),
+        b.running("r", b.at("n", 0, 1), queue="other"),
+        b.job("head", 8, queue="fifo", waited=100),
+        b.job("next", 1, queue="fifo", waited=50),
+    )
+    answer = Answers(snap)["next"]
+    assert answer.code == Reason.STRICT_ORDER
+    assert answer.evidence["head"] == "head"
+    assert not answer.remedies
+    assert "head goes first" in answer.no_remedy["wait"]
+
+
+def test_cpu_strands_gpus() -> None:
+    snap = b.snapshot(
+        b.node("n", 8, cpu_milli=16_000),
+        b.running("r", b.at("n", 0), cpu_milli=12_000),
+        b.job("j", 2, cpu_milli=8_000),
+    )
+    answer = Answers(snap)["j"]
+    assert answer.code == Reason.CPU_MEMORY
+    assert (answer.evidence["slots"], answer.evidence["slots_with_cpu_memory"]) == (3, 0)
+    ask = remedy(answer, "shape").ask
+    assert ask is not None
+    assert ask.request.cpu_milli <= 4_000
+    assert remedy(answer, "stop").stop == ("r",)
+
+
+def test_weaker_than_those_that_start_and_by_how_much() -> None:
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.job("old", 8, waited=14_400),
+        b.job("young", 8),
+        b.job("humble", 1, priority="low"),
+    )
+    answers = Answers(snap)
+    young, humble = answers["young"], answers["humble"]
+    assert young.code == humble.code == Reason.OUTRANKED
+    assert young.evidence["in_its_place"] == "old"
+    worth = answers.explainer.scene.facts.values.worth
+    assert young.evidence["they_save"] == worth["old"].wait
+    assert young.evidence["saves"] == worth["young"].wait
+    assert f"{worth['old'].wait:,}" in young.sentence
+    assert "tier normal" in humble.sentence
+
+
+def test_weighed_fragmentation_may_keep_a_job_out() -> None:
+    """The reason of a job that fits but is not worth its fragmentation says just that."""
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.job("j", 1, priority="low"),
+        fragmentation="weighted",
+        fragmentation_weight_milli=1_000_000,
+        demand_profile=(b.demand(8),),
+    )
+    answers = Answers(snap)
+    assert not answers.started
+    assert answers["j"].code == Reason.NOT_WORTH_IT
+
+
+# When, and why there
+
+
+def test_start_ranges_are_in_order_and_say_what_they_suppose() -> None:
+    hour = 3_600
+    snap = b.snapshot(
+        b.node("n", 8),
+        b.running("r", b.at("n", *range(8)), runtime_seconds=hour),
+        b.job("first", 8, waited=7_200, runtime_seconds=hour),
+        b.job("second", 8, waited=60, runtime_seconds=hour),
+    )
+    answers = Answers(snap)
+    first, second = answers["first"].when, answers["second"].when
+    assert first is not None
+    assert second is not None
+    assert first.best == first.likely == b.ago(-hour)
+    assert second.best == b.ago(-hour)
+    assert second.likely == b.ago(-2 * hour)
+    assert second.worst == b.ago(-2 * hour)
+    assert second.assumptions
+
+
+def test_unknown_runtimes_leave_the_range_open() -> None:
+    snap = b.snapshot(b.node("n", 8), b.running("r", b.at("n", *range(8))), b.job("j", 8))
+    answer = Answers(snap)["j"]
+    assert answer.when is not None
+    assert answer.when.best is None
+    assert any("without an estimate" in text for text in answer.when.assumptions)
+
+
+def test_why_a_start_is_there_and_whom_it_displaced() -> None:
+    nodes = [b.node(f"n{i}", 8, fabric=(f"leaf{i // 2}",)) for i in range(4)]
+    snap = b.snapshot(
+        nodes,
+        b.running("r", b.at("n0", 0)),
+        b.job("gang", 8, 2, waited=14_400),
+        b.job("other", 8, 3),
+        levels=("leaf",),
+    )
+    answers = Answers(snap)
+    assert answers.started == {"gang"}
+    answer = answers.explainer.job("gang")
+    assert answer.state == "started"
+    assert answer.evidence["level"] == answer.evidence["nearest_level"] == "leaf"
+    assert answer.evidence["domain"] == "leaf1"
+    assert answer.evidence["displaced_jobs"] == "other"
+    assert answers.explainer.job("r").state == "running"
