@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--load", type=float, default=0.7, metavar="L", help="part of GPUs in use")
     parser.add_argument("--mode", choices=("strict", "weighted"), default="strict")
+    parser.add_argument("--preempt-budget", type=int, metavar="N", help="jobs; none where absent")
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")
     parser.add_argument("--gap", type=float, metavar="G", help="the policy's where absent")
     parser.add_argument("--workers", type=int, default=8, metavar="N")
@@ -82,7 +83,9 @@ def child(script: Path, *options: str) -> str:
 
 def write_snapshot(args: argparse.Namespace, file: Path) -> None:
     """Generates a snapshot and writes its JSON text."""
-    snapshot = generate(args.nodes, args.pending, args.load, args.seed)
+    snapshot = generate(
+        args.nodes, args.pending, args.load, args.seed, preempt_budget=args.preempt_budget
+    )
     policy = snapshot.policy.model_copy(update={"priority_mode": args.mode})
     snapshot = snapshot.model_copy(update={"policy": policy})
     file.write_text(snapshot.model_dump_json(exclude_defaults=True), encoding="utf-8")

@@ -23,7 +23,7 @@ from trencadis.models import (
     Quota,
     Snapshot,
 )
-from trencadis.models.policy import DEFAULT_SLOWDOWN_MILLI
+from trencadis.models.policy import DEFAULT_SLOWDOWN_MILLI, Budget, Preemption
 
 FIRST, SECOND = "h100", "a100"
 GPU_MEMORY_MIB = 80 * GIB
@@ -62,13 +62,15 @@ def generate(
     cpu_only_fraction: float = 0.04,
     broken_fraction: float = 0.004,
     nodes_per_leaf: int | None = None,
+    preempt_budget: int | None = None,
 ) -> Snapshot:
     """A cluster in the middle of a working day; the same arguments always give the same snapshot.
 
     `load`: part of the GPUs that running jobs use. `gang_fraction`: part of the pending jobs that
     are gangs over 2 to 16 nodes. `lean_fraction`: part of the nodes whose CPUs or memory run out
     before their GPUs do. `broken_fraction`: part of the nodes with a broken GPU, and as many that
-    are cordoned. `nodes_per_leaf`: 16, or 32 in large clusters, where absent.
+    are cordoned. `nodes_per_leaf`: 16, or 32 in large clusters, where absent. `preempt_budget`: the
+    most jobs that a round may preempt; none may be where absent.
     """
     if not (nodes >= 0 and pending >= 0 and queues >= 1 and 1 <= gpus_per_node <= 64):
         raise ValueError("nodes, pending: 0 or more; queues: 1 or more; gpus_per_node: 1 to 64")
@@ -123,7 +125,23 @@ def generate(
         policy=Policy(
             slowdown_milli={**DEFAULT_SLOWDOWN_MILLI, "pod": 80},
             gpu_speed_milli={FIRST: 1_000, SECOND: 500},
+            preemption=_preemption(preempt_budget),
         ),
+    )
+
+
+def _preemption(budget: int | None) -> Preemption:
+    """So many jobs a round, whatever the windows of an hour and a day would leave."""
+    if budget is None:
+        return Preemption(mode="none")
+    return Preemption(
+        budget=Budget(
+            jobs=budget,
+            jobs_milli_of_running=0,
+            jobs_per_day_milli=1_000,
+            gpus_per_hour_milli=1_000,
+            reclaim_jobs=budget,
+        )
     )
 
 

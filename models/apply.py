@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from trencadis.models.jobs import Job
-from trencadis.models.plan import Plan
+from trencadis.models.jobs import Hold, Job
+from trencadis.models.plan import Plan, Preempt
+from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
 
@@ -22,22 +23,54 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "the plan was made for another snapshot: its fingerprint is "
             f"{plan.snapshot[:12]}, this snapshot's is {snapshot.fingerprint()[:12]}"
         )
-    unsupported = plan.preempts or plan.resizes or plan.moves or plan.reconfigures or plan.reserves
-    if unsupported:
+    if plan.resizes or plan.moves or plan.reconfigures or plan.reserves:
         raise PlanMismatchError("the plan has actions that this version does not carry out")
     starts = {start.job: start for start in plan.starts}
+    stops = {preempt.job: preempt for preempt in plan.preempts}
     jobs: list[Job] = []
+    holds = [hold for hold in snapshot.holds if hold.job not in starts]
     for job in snapshot.jobs:
-        start = starts.pop(job.name, None)
-        if start is None:
+        start, stop = starts.pop(job.name, None), stops.pop(job.name, None)
+        if start is not None and start.waits_for:
+            holds.append(Hold(job=job.name, at=start.at, allocation=start.allocation))
             jobs.append(job)
-            continue
-        jobs.append(
-            job.model_copy(
-                update={"state": "running", "start": start.at, "allocation": start.allocation}
-            )
-        )
-    if starts:
-        raise PlanMismatchError(f"the plan starts unknown jobs: {', '.join(sorted(starts)[:5])}")
-    holds = tuple(hold for hold in snapshot.holds if hold.job not in {s.job for s in plan.starts})
-    return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": holds})
+        elif start is not None:
+            running = {"state": "running", "start": start.at, "allocation": start.allocation}
+            jobs.append(job.model_copy(update=running))
+        elif stop is not None:
+            jobs.append(job.model_copy(update=_stopping(job, stop)))
+        else:
+            jobs.append(job)
+    if starts or stops:
+        unknown = ", ".join(sorted([*starts, *stops])[:5])
+        raise PlanMismatchError(f"the plan starts or stops unknown jobs: {unknown}")
+    return snapshot.model_copy(
+        update={
+            "jobs": tuple(jobs),
+            "holds": tuple(holds),
+            "budget_use": _used(snapshot, plan),
+        }
+    )
+
+
+def _stopping(job: Job, stop: Preempt) -> dict[str, object]:
+    """A victim drains until its GPUs are free; without grace it is pending at once."""
+    counted = {"preempted": job.preempted + 1, "preempted_at": stop.at}
+    if stop.gpus_free_at > stop.at:
+        return {**counted, "state": "draining", "drain_ends": stop.gpus_free_at}
+    return {**counted, "state": "pending", "start": None, "allocation": ()}
+
+
+def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
+    """What the sliding windows have seen with this plan; whoever keeps them lets entries expire."""
+    used = snapshot.budget_use
+    sizes = {job.name: len(job.allocation) * job.request.gpus for job in snapshot.jobs}
+    return used.model_copy(
+        update={
+            "preempted_gpus_last_hour": used.preempted_gpus_last_hour
+            + sum(sizes[stop.job] for stop in plan.preempts),
+            "preempted_jobs_last_day": used.preempted_jobs_last_day + len(plan.preempts),
+            "lost_gpu_seconds_last_day": used.lost_gpu_seconds_last_day
+            + sum(stop.lost_gpu_seconds for stop in plan.preempts),
+        }
+    )

@@ -45,6 +45,9 @@ START_PRECONDITIONS = (
     Precondition.CPU_MEMORY_FREE,
 )
 
+DELAYED_PRECONDITIONS = (Precondition.JOB_PENDING, Precondition.NODE_SCHEDULABLE)
+"""Of a start that waits for victims: what it takes is not idle yet."""
+
 
 class Start(Record):
     """Start a pending job."""

@@ -107,6 +107,7 @@ def capacity(snapshot: Snapshot) -> Capacity:
 def node_state(
     node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
 ) -> NodeState:
+    """A node as these occupants would leave it, whatever the snapshot says of it."""
     healthy = node.healthy_gpus()
     mig = {entry.gpu for entry in node.mig}
     busy: set[int] = set()
@@ -140,13 +141,6 @@ def node_state(
         free=tuple(max(0, have - used) for have, used in zip(total, use, strict=True)),
         vacant=not occupants,
     )
-
-
-def node_state(
-    node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
-) -> NodeState:
-    """A node as these occupants would leave it, whatever the snapshot says of it."""
-    return _state(node, occupants, resources)
 
 
 def _take_unknown(counts: dict[str, int], job: Job) -> None:

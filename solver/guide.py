@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
 from trencadis.solver.core import WHOLE, Field, Mask, decide_close, fractional, reduced_costs
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program
-from trencadis.solver.stages import FRAGMENTATION
 
 PATIENCE = 2
 """Attempts of a stage at whole starts."""
@@ -274,32 +274,3 @@ def _shared_out(point: npt.NDArray[np.float64]) -> Ints:
     if more > 0:
         whole[np.argsort(whole - point, kind="stable")[:more]] += 1
     return whole
-
-
-def blend_weights(program: Program) -> dict[str, int]:
-    """A weight for each stage but fragmentation: each unit worth 64 of the next.
-
-    A heuristic goal: weighted sums stay within 2^58 and so respect the order only roughly.
-    """
-    weights: dict[str, int] = {}
-    weight, before = 0, 0
-    for objective in reversed(program.objectives):
-        if not objective.terms or objective.name == FRAGMENTATION:
-            continue
-        size = max(1, program.size(objective))
-        weight = max(1, min(max(64 * weight, -(-4 * before // size)), (1 << 55) // size))
-        before = weight * size
-        weights[objective.name] = weight
-    return weights
-
-
-def blended(program: Program) -> Objective:
-    """The weighted sum of all stages but fragmentation."""
-    weights = blend_weights(program)
-    blend = Objective("blend")
-    for objective in program.objectives:
-        weight = weights.get(objective.name, 0)
-        blend.constant += weight * objective.constant
-        for column, cost in objective.terms.items():
-            blend.add(column, weight * cost)
-    return blend

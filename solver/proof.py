@@ -28,8 +28,12 @@ def prove(
     nothing: Mapping[str, int],
     achieved: Mapping[str, int],
     limits: Limits,
+    opened: bool = False,
 ) -> list[StageProof]:
     """Bounds for what the plan achieved.
+
+    `opened`: the model has all possible victims gone, at no cost: what a plan with preemption can
+    reach at best, but no bound for fragmentation, which counts what is idle.
 
     `constants`: spread of what runs, by tier, which the model leaves out; `nothing` and
     `achieved`: the stages if nothing starts, and under the plan.
@@ -49,7 +53,8 @@ def prove(
         known = solution.stages.get(name)
         bound = known.bound if known is not None and holds else trivial(model.program, objective)
         slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
-        if bound < value - slack or not holds:
+        hopeless = opened and name == FRAGMENTATION
+        if not hopeless and (bound < value - slack or not holds):
             if prover is None:
                 relaxed = solution.relaxed or LinearProgram(model.program)
                 relaxed.loosen()
@@ -68,7 +73,7 @@ def prove(
                 facts,
                 name,
                 achieved[name],
-                min(max(bound + shift, 0), achieved[name]),
+                0 if hopeless else min(max(bound + shift, 0), achieved[name]),
                 nothing[name],
                 limits,
                 time.monotonic() - began + (known.seconds if known else 0.0),

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
-from trencadis.models import Metrics, Node, Plan, Start, TaskAllocation
-from trencadis.models.plan import Made, ModelCounts
+from trencadis.models import Hold, Metrics, Node, Plan, Start, TaskAllocation
+from trencadis.models.plan import (
+    DELAYED_PRECONDITIONS,
+    START_PRECONDITIONS,
+    Made,
+    ModelCounts,
+)
 from trencadis.solver.bin_types import bin_fragmentation
-from trencadis.solver.capacity import NodeState
+from trencadis.solver.capacity import NodeState, running_model
 from trencadis.solver.clock import Limits
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.preempt.exchange import Relieved
+from trencadis.solver.preempt.holds import due
+from trencadis.solver.preempt.timing import changed_by, preempts, waits_for
+from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of
 from trencadis.solver.score import (
@@ -40,6 +50,10 @@ class Round:
     ledger: Ledger
     solution: Solution
     shape_of: Mapping[str, Shape]
+    relieved: Relieved | None = None
+    """What preemption made of it; the ledger and facts to report, where present."""
+    open_model: Model | None = None
+    """Where jobs may be preempted: the model with all of them gone, for bounds."""
 
 
 def make_plan(
@@ -48,31 +62,44 @@ def make_plan(
     """The plan of a round."""
     snapshot = facts.snapshot
     nodes = {node.name: node for node in snapshot.nodes}
-    placements = seat_all(facts, outcome.ledger, nodes)
+    relieved = outcome.relieved
+    later, ledger = facts, outcome.ledger
+    if relieved is not None:
+        later, ledger = relieved.facts, relieved.ledger
+    placements = seat_all(later, ledger, nodes)
+    waiting = {} if relieved is None else waits_for(facts, relieved.exchange, placements)
+    gone = {} if relieved is None else relieved.exchange.victims
     constants = running_spread(facts, nodes)
-    before = leftovers(facts, {})
-    after = leftovers(facts, placements)
-    frag_before, frag_after = fragmentation(facts, before), fragmentation(facts, after)
+    before, after = leftovers(facts, {}), leftovers(later, placements)
+    frag_before, frag_after = fragmentation(facts, before), fragmentation(later, after)
+    changed = changed_by(facts, gone, waiting, constants, nodes)
     stages = prove(
         facts,
-        outcome.model,
-        outcome.solution,
+        outcome.open_model or outcome.model,
+        outcome.solution if outcome.open_model is None else Solution([], {}),
         constants,
         nothing=score(facts, {}, constants, frag_before),
-        achieved=score(facts, placements, constants, frag_after),
+        achieved=score(later, placements, changed, frag_after),
         limits=limits,
+        opened=outcome.open_model is not None,
     )
     room = room_of(
-        [_state_after(state, after[state.name]) for state in facts.capacity.states],
+        [_state_after(state, after[state.name]) for state in later.capacity.states],
         facts.admission.column,
         facts.fabric,
     )
+    held = due(snapshot)
+    starts = [_start(facts, placements[name], gone, waiting) for name in placements]
+    starts += [_held_start(facts, hold) for hold in held]
+    begun = {hold.job for hold in held}
+    reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
     return Plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
-        starts=tuple(_start(facts, placements[name]) for name in sorted(placements)),
-        pending=reasons(Scene(facts, outcome.ledger, room, outcome.shape_of)),
-        metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
+        starts=tuple(sorted(starts, key=lambda start: start.job)),
+        preempts=preempts(facts, gone, waiting),
+        pending=tuple(entry for entry in reasons_given if entry.job not in begun),
+        metrics=_metrics(facts, before, after, frag_before, frag_after, placements, gone),
         proof=overall(stages),
         warnings=warnings,
         made=made,
@@ -118,17 +145,40 @@ def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Ra
     return rank
 
 
-def _start(facts: Facts, placement: Placement) -> Start:
+def _start(
+    facts: Facts,
+    placement: Placement,
+    gone: Mapping[str, Victim],
+    waiting: Mapping[str, tuple[str, ...]],
+) -> Start:
     fabric = facts.fabric
     where = [task.node for task in placement.tasks]
+    name = placement.job.name
+    victims = waiting.get(name, ())
+    delay = max((gone[victim].grace for victim in victims), default=0)
     return Start(
-        job=placement.job.name,
-        at=facts.snapshot.now,
+        job=name,
+        at=facts.snapshot.now + timedelta(seconds=delay),
         allocation=placement.tasks,
         level=fabric.names[placement.depth],
         domain=fabric.domain_name(where, placement.depth),
-        waiting_saved=facts.values.worth[placement.job.name].wait,
+        waiting_saved=facts.values.worth[name].wait,
         spread_cost=placement.spread,
+        waits_for=victims,
+        preconditions=DELAYED_PRECONDITIONS if victims else START_PRECONDITIONS,
+    )
+
+
+def _held_start(facts: Facts, hold: Hold) -> Start:
+    fabric = facts.fabric
+    where = [task.node for task in hold.allocation]
+    depth = fabric.common_depth(where)
+    return Start(
+        job=hold.job,
+        at=facts.snapshot.now,
+        allocation=hold.allocation,
+        level=fabric.names[depth],
+        domain=fabric.domain_name(where, depth),
     )
 
 
@@ -150,6 +200,7 @@ def _metrics(
     frag_before: Mapping[str, int],
     frag_after: Mapping[str, int],
     placements: Mapping[str, Placement],
+    gone: Mapping[str, Victim],
 ) -> Metrics:
     horizon = facts.values.rates.horizon
     idle = [
@@ -163,6 +214,7 @@ def _metrics(
         for frag, count in zip((frag_before, frag_after), idle, strict=True)
     ]
     gained = sum(p.job.request.gpus * len(p.tasks) for p in placements.values())
+    gained -= sum(victim.gpus for victim in gone.values())
     used_before = total - idle[0] - elsewhere
     return Metrics(
         gpus=total,
@@ -172,11 +224,13 @@ def _metrics(
         fragmentation_after_milli=rates[1],
         pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
         started=len(placements),
-        by_model=_by_model(facts, placements),
+        by_model=_by_model(facts, placements, gone),
     )
 
 
-def _by_model(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, ModelCounts]:
+def _by_model(
+    facts: Facts, placements: Mapping[str, Placement], gone: Mapping[str, Victim]
+) -> dict[str, ModelCounts]:
     idle: defaultdict[str, int] = defaultdict(int)
     for state in facts.capacity.states:
         for model, gpus in state.idle.items():
@@ -185,6 +239,9 @@ def _by_model(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, Mo
     for placement in placements.values():
         if placement.model is not None:
             gained[placement.model] += placement.job.request.gpus * len(placement.tasks)
+    nodes = {node.name: node for node in facts.snapshot.nodes}
+    for victim in gone.values():
+        gained[running_model(victim.job, nodes) or ""] -= victim.gpus
     return {
         model: ModelCounts(
             gpus=count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import count
 
@@ -19,12 +19,15 @@ from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model, build
 from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
 from trencadis.solver.place import place
+from trencadis.solver.preempt.exchange import make_room, wanted, without_victims
+from trencadis.solver.preempt.victims import victims
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
 from trencadis.solver.verify import verify
 
+NONE: frozenset[str] = frozenset()
 AFTER_SEARCH = 4.0
 """Report and verification, and the reading itself, in times of the reading."""
 MAX_SPOILED = 200
@@ -87,6 +90,8 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
         stop=stop,
     )
     outcome = search_and_place(read, options, limits, timer)
+    outcome = with_preemption(read, outcome, options.thresholds)
+    timer.lap("preempt")
     plan = make_plan(
         read,
         outcome,
@@ -128,6 +133,19 @@ def search_and_place(read: Facts, options: Options, limits: Limits, timer: Timer
     complete(ledger, outcome.shape_of.__getitem__, order(read))
     timer.lap("complete")
     return outcome
+
+
+def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
+    """The round after running work has made room, where rules and budgets let it."""
+    candidates = victims(read)
+    if not wanted(read, candidates):
+        return outcome
+    everyone_gone = classify(without_victims(read, candidates), thresholds, NONE, NONE)
+    return replace(
+        outcome,
+        relieved=make_room(read, outcome.ledger, outcome.shape_of),
+        open_model=build(everyone_gone),
+    )
 
 
 def count_and_place(

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
 from trencadis.solver.core import WHOLE
 from trencadis.solver.cpsat import Window, search
-from trencadis.solver.guide import Guide, blended
+from trencadis.solver.guide import Guide
 from trencadis.solver.model.build import Model
 from trencadis.solver.program import Program
 

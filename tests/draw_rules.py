@@ -6,6 +6,7 @@ from draw_cluster import Cluster
 from pen import Pen
 
 from trencadis.models import DemandEntry, Limits, Policy, Qos, Queue, Quota, Request, Tier
+from trencadis.models.policy import Preemption
 
 
 def draw_queues(pen: Pen, cluster: Cluster) -> tuple[Queue, ...]:
@@ -118,4 +119,6 @@ def draw_policy(pen: Pen, cluster: Cluster) -> Policy:
         demand_profile=profile,
         poor_health_milli=500,
         large_gang_gpus=pen.of(2, 3, 4, 16) if pen.has("health") else 16,
+        # The brute force starts jobs; what preempting plans must keep has tests of its own.
+        preemption=Preemption(mode="none"),
     )

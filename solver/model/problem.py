@@ -83,7 +83,7 @@ def facts(snapshot: Snapshot) -> Facts:
         fabric=fabric,
         admission=admitted,
         profile=profile(snapshot, cap.resources),
-        books=books(snapshot, worths, _read_accounts(snapshot, short)),
+        books=books(snapshot, worths, read_accounts(snapshot, short)),
         guarantees=tuple(guarantees),
         targets=tuple(short),
         can_run=can_run,
@@ -129,7 +129,8 @@ def _can_run(
     return found
 
 
-def _read_accounts(snapshot: Snapshot, short: list[Target]) -> set[tuple[str, ...]]:
+def read_accounts(snapshot: Snapshot, short: list[Target]) -> set[tuple[str, ...]]:
+    """Keys of the accounts that guarantees and lending read."""
     read: set[tuple[str, ...]] = {("use", target.queue, target.model) for target in short}
     for queue in snapshot.queues:
         if queue.lending_limit is not None:

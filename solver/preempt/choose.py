@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 
 from trencadis.models import Job
+from trencadis.solver.capacity import running_model
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.victims import Victim, allowance, surpluses
 from trencadis.solver.preempt.world import Cost, Offer, World
-from trencadis.solver.shapes import Shape, Way
+from trencadis.solver.shapes import Need, Shape, Way
 
 
 @dataclass(slots=True)
@@ -25,6 +28,15 @@ class Exchange:
     """Starts that victims make room for."""
     spent: bool = False
     """The budget was the limit."""
+
+
+class Scope(NamedTuple):
+    """For whom room is made: jobs of one scope have the same victims."""
+
+    tier: int
+    reclaim: bool
+    own: str
+    """A queue below its guarantee, whose own jobs may go for each other; else empty."""
 
 
 class Chooser:
@@ -42,14 +54,18 @@ class Chooser:
         self.surplus = dict(surpluses(read))
         for name, (model, _) in ledger.started.items():
             self._count(read.values.eligible[name], model, 1)
-        self.failed: set[object] = set()
+        self.nodes = {node.name: node for node in read.snapshot.nodes}
+        self._failed: set[tuple[Way, Scope]] = set()
+        self._may: dict[Scope, dict[str, Cost]] = {}
+        self._offers: dict[tuple[Need, Scope, int], dict[str, list[Offer]]] = {}
 
     def run(self, units: Iterable[tuple[Job, ...]]) -> Exchange:
-        """Units: jobs or groups in the order of their weight."""
+        """Units: jobs or groups in the order of their weight. Groups don't get victims."""
         for unit in units:
-            if any(job.name in self.world.started for job in unit):
-                continue
-            if len(unit) == 1:
+            if len(self.exchange.victims) >= self.left.jobs:
+                self.exchange.spent = True
+                break
+            if len(unit) == 1 and unit[0].name not in self.world.started:
                 self._try(unit[0])
         return self.exchange
 
@@ -64,17 +80,15 @@ class Chooser:
                     self.surplus[key] += units
 
     def _try(self, job: Job) -> None:
-        for reclaim in (True, False):
-            if reclaim and not self._short(job):
-                continue
-            # Who failed once fails again: room only shrinks.
-            key = (self.shape_of[job.name], job.queue, reclaim, self._tier(job))
-            if key in self.failed:
-                continue
-            may = self._may_go(job, reclaim)
-            if may and self._place(job, may, reclaim):
+        tier = self._tier(job)
+        scopes = [Scope(tier, reclaim=False, own="")]
+        if self._short(job):
+            scopes.insert(0, Scope(tier, reclaim=True, own=""))
+        if any(self.surplus.get((q, ""), 0) < 0 for q in self.read.values.tree.chain(job.queue)):
+            scopes.append(Scope(tier, reclaim=False, own=job.queue))
+        for scope in scopes:
+            if self._may_go(scope) and self._place(job, scope):
                 return
-            self.failed.add(key)
 
     def _tier(self, job: Job) -> int:
         return self.read.values.worth[job.name].tier
@@ -88,78 +102,107 @@ class Chooser:
                 return missing > 0 and units <= missing
         return False
 
-    def _may_go(self, job: Job, reclaim: bool) -> dict[str, Cost]:
-        """Victims and starts that may go for this job, with what each costs."""
-        tier, tiers = self._tier(job), self.world.tiers
+    def _may_go(self, scope: Scope) -> dict[str, Cost]:
+        """Victims and starts that may go for a job of this scope, with what each costs."""
+        if scope not in self._may:
+            self._may[scope] = self._who(scope)
+        return self._may[scope]
+
+    def _who(self, scope: Scope) -> dict[str, Cost]:
+        tiers = self.world.tiers
         may: dict[str, Cost] = {}
         for name, victim in self.candidates.items():
-            if name in self.world.out or not self._guarded(victim, job):
+            if name in self.world.out or not self._guarded(victim, scope.own):
                 continue
-            lower = victim.tier > tier
-            foreign = reclaim and victim.job.queue != job.queue
-            if lower or (foreign and self._above(victim)):
+            if victim.tier > scope.tier or scope.reclaim:
                 cost = [0] * (2 * tiers)
                 cost[victim.tier] = victim.loss
                 may[name] = tuple(cost)
         for name in self.world.started:
             worth = self.read.values.worth[name]
             kept = name in self.exchange.winners or self.read.values.eligible[name].group
-            if worth.tier > tier and not kept:
+            if worth.tier > scope.tier and not kept:
                 cost = [0] * (2 * tiers)
                 cost[tiers + worth.tier] = worth.wait
                 may[name] = tuple(cost)
         return may
 
-    def _guarded(self, victim: Victim, job: Job) -> bool:
-        """Whether no guarantee suffers, unless the same queue gains."""
-        inside = set(self.read.values.tree.chain(job.queue))
+    def _guarded(self, victim: Victim, own: str) -> bool:
+        """Whether no guarantee suffers, unless the queue itself gains."""
+        tree = self.read.values.tree
+        inside = set(tree.chain(own)) if own else set()
         return all(
             queue in inside or self.surplus.get((queue, ""), victim.units) >= victim.units
-            for queue in self.read.values.tree.chain(victim.job.queue)
+            for queue in tree.chain(victim.job.queue)
         )
 
-    def _above(self, victim: Victim) -> bool:
-        """Whether the victim's queue keeps its target without it."""
-        return all(
-            self.surplus.get((queue, ""), victim.units) >= victim.units
-            for queue in self.read.values.tree.chain(victim.job.queue)[:1]
-        )
-
-    def _place(self, job: Job, may: dict[str, Cost], reclaim: bool) -> bool:
+    def _place(self, job: Job, scope: Scope) -> bool:
         for alt in sorted(self.shape_of[job.name].alternatives, key=lambda alt: alt.cost):
             way, model = alt.way, alt.way.need.model
-            if way.segment or not self.ledger.may_start([(job, model)]):
+            # Room only shrinks: who failed once fails again.
+            if way.segment or (way, scope) in self._failed:
                 continue
-            chosen = self._cheapest(job, way, may)
-            if chosen is not None and self._commit(job, model, way, chosen, may, reclaim):
+            if not self.ledger.may_start([(job, model)]):
+                continue
+            chosen = self._cheapest(job, way, scope)
+            if chosen is None:
+                self._failed.add((way, scope))
+            elif self._commit(job, model, way, chosen, scope):
                 return True
         return False
 
-    def _cheapest(self, job: Job, way: Way, may: dict[str, Cost]) -> list[Offer] | None:
+    def _cheapest(self, job: Job, way: Way, scope: Scope) -> list[Offer] | None:
         most = way.count
         if job.max_tasks_per_node is not None:
             most = min(most, max(1, job.max_tasks_per_node // way.need.sets))
         path = self.read.fabric.path
         depth = way.depth if 1 <= way.depth <= self.read.fabric.depth else 0
-        domains: defaultdict[tuple[str, ...], list[Offer]] = defaultdict(list)
-        for node in sorted(self.world.states):
-            if way.need.columns >> self.world.columns[node] & 1:
-                domains[path[node][:depth]].extend(self.world.offers(way.need, node, may, most))
+        domains: defaultdict[tuple[str, ...], list[list[Offer]]] = defaultdict(list)
+        for node, offers in self._all_offers(way.need, scope, most).items():
+            domains[path[node][:depth]].append(offers)
         best: tuple[Cost, tuple[str, ...], list[Offer]] | None = None
-        for domain, offers in sorted(domains.items()):
-            if len(offers) < way.count:
+        for domain, lists in sorted(domains.items(), key=lambda entry: entry[0]):
+            if sum(map(len, lists)) < way.count:
                 continue
-            # Offers of one node come in the order in which they must be taken.
-            picked = _pick(offers, way.count)
+            picked = _pick(lists, way.count)
             total = tuple(map(sum, zip(*(offer.cost for offer in picked), strict=True)))
             if best is None or total < best[0]:
                 best = (total, domain, picked)
         return None if best is None else best[2]
 
+    def _all_offers(self, need: Need, scope: Scope, most: int) -> dict[str, list[Offer]]:
+        key = (need, scope, most)
+        if key not in self._offers:
+            may, found = self._may_go(scope), {}
+            for node in sorted(self.world.states):
+                if need.columns >> self.world.columns[node] & 1:
+                    offers = self.world.offers(need, node, may, most)
+                    if offers:
+                        found[node] = offers
+            self._offers[key] = found
+        return self._offers[key]
+
+    def _refresh(self, touched: set[str]) -> None:
+        """After a commitment: who may go now, and the offers of the nodes that it changes."""
+        for scope, before in self._may.items():
+            now = self._who(scope)
+            self._may[scope] = now
+            lost = {name for name in before if name not in now}
+            stale = touched | {node for name in lost for node in self.world.nodes_of(name)}
+            for (need, other, most), found in self._offers.items():
+                if other != scope:
+                    continue
+                for node in sorted(stale & self.world.states.keys()):
+                    found.pop(node, None)
+                    if need.columns >> self.world.columns[node] & 1:
+                        offers = self.world.offers(need, node, now, most)
+                        if offers:
+                            found[node] = offers
+
     def _commit(
-        self, job: Job, model: str | None, way: Way, picked: list[Offer],
-        may: dict[str, Cost], reclaim: bool,
+        self, job: Job, model: str | None, way: Way, picked: list[Offer], scope: Scope
     ) -> bool:
+        may, reclaim = self._may_go(scope), scope.reclaim
         wanted = Counter(offer.node for offer in picked)
         out = frozenset[str]().union(*(offer.out for offer in picked))
         # A victim on several nodes may have made others needless.
@@ -170,22 +213,26 @@ class Chooser:
         chosen = {name: self.candidates[name] for name in out if name in self.candidates}
         if not self._affordable(chosen, reclaim) or not self._pays(job, chosen):
             return False
+        touched = {node for name in out for node in self.world.nodes_of(name)} | set(wanted)
         before = {name: self.world.started[name][0] for name in out if name in self.world.started}
         self.world.take_off(sorted(out))
-        for name in before:
-            self._count(self.read.values.eligible[name], before[name], -1)
+        for name, on in before.items():
+            self._count(self.read.values.eligible[name], on, -1)
             self.ledger.withdraw([name])
-        bundles: Bundles = [(node, way.need) for node, n in sorted(wanted.items()) for _ in range(n)]
+        bundles: Bundles = []
+        for node, number in sorted(wanted.items()):
+            bundles.extend([(node, way.need)] * number)
         self.world.start(job.name, model, bundles)
         self.ledger.start(job, model, [])
         self._count(job, model, 1)
         for victim in chosen.values():
-            self._shift(victim.job, None, -victim.units)
+            self._shift(victim.job, running_model(victim.job, self.nodes), -victim.units)
         self.exchange.victims.update(chosen)
         if chosen:
             self.exchange.winners[job.name] = (model, bundles)
             if reclaim:
                 self.exchange.reclaims.add(job.name)
+        self._refresh(touched)
         return True
 
     def _affordable(self, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
@@ -213,18 +260,16 @@ def delayed(wait: int, delay: int, horizon: int) -> int:
     return -(-wait * min(delay, horizon) // horizon)
 
 
-def _pick(offers: list[Offer], count: int) -> list[Offer]:
-    """The cheapest `count` offers that respect the order within each node."""
-    by_node: defaultdict[str, list[Offer]] = defaultdict(list)
-    for offer in offers:
-        by_node[offer.node].append(offer)
-    heads = {node: 0 for node in by_node}
+def _pick(lists: list[list[Offer]], count: int) -> list[Offer]:
+    """The cheapest `count` offers; those of one node are taken in their order."""
+    heads = [(offers[0].cost, offers[0].node, 0, offers) for offers in lists]
+    heapify(heads)
     picked: list[Offer] = []
     while len(picked) < count:
-        node = min(
-            (n for n in by_node if heads[n] < len(by_node[n])),
-            key=lambda n: (by_node[n][heads[n]].cost, n),
-        )
-        picked.append(by_node[node][heads[node]])
-        heads[node] += 1
+        _, node, position, offers = heads[0]
+        picked.append(offers[position])
+        if position + 1 < len(offers):
+            heapreplace(heads, (offers[position + 1].cost, node, position + 1, offers))
+        else:
+            heappop(heads)
     return picked

@@ -102,16 +102,34 @@ class World:
         """How many of a need fit on a node without these."""
         return fits(need, self.state(node, out), self.columns[node])
 
+    def nodes_of(self, name: str) -> set[str]:
+        """The nodes of a victim or of a start."""
+        if name in self.started:
+            return {node for node, _ in self.started[name][1]}
+        victim = self.victims.get(name)
+        return set() if victim is None else {task.node for task in victim.job.allocation}
+
     def removable(self, node: str, may: Mapping[str, Cost]) -> list[str]:
         """Who on the node may go, the cheapest first."""
         names = {job.name for job, _ in self.occupants.get(node, ())} - self.out
         names |= {job for job, _ in self.arrived.get(node, ())}
         return sorted((name for name in names if name in may), key=lambda n: (may[n], n))
 
+    def _may_hold(self, need: Need, node: str, may: Mapping[str, Cost]) -> bool:
+        """A quick look at the GPUs that could be idle at most."""
+        if not need.gpus:
+            return True
+        gpus = self.states[node].idle_count
+        for job, _ in self.occupants.get(node, ()):
+            gpus += job.request.gpus if job.name in may or job.name in self.out else 0
+        return gpus >= need.gpus
+
     def offers(self, need: Need, node: str, may: Mapping[str, Cost], most: int) -> list[Offer]:
         """Up to `most` needs on a node, each with what it costs more than the one before."""
         zero = (0,) * (2 * self.tiers)
         found: list[Offer] = []
+        if not self._may_hold(need, node, may):
+            return found
         out: frozenset[str] = frozenset()
         have = self.room(need, node)
         found.extend(Offer(node, zero, out) for _ in range(min(have, most)))

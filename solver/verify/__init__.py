@@ -13,8 +13,10 @@ from trencadis.models import Plan, Snapshot, Start
 from trencadis.solver.verify import (
     rule_claims,
     rule_form,
+    rule_holds,
     rule_limits,
     rule_nodes,
+    rule_preempt,
     rule_topology,
     rule_work_conserving,
 )
@@ -30,6 +32,7 @@ RULES = (
     *rule_topology.RULES,
     *rule_limits.RULES,
     *rule_work_conserving.RULES,
+    *rule_preempt.RULES,
     *rule_claims.RULES,
 )
 """Rules about what a well-formed plan does."""
@@ -44,7 +47,10 @@ def verify(snapshot: Snapshot, plan: Plan, *, fingerprint: str | None = None) ->
     """
     situation = situate(snapshot)
     broken = tuple(rule_form.fingerprint(fingerprint or snapshot.fingerprint(), plan))
-    broken += tuple(v for rule in rule_form.RULES for v in rule(situation, plan))
+    broken += tuple(rule_holds.held(situation, plan))
+    plan = rule_holds.without_held(situation, plan)
+    form = (*rule_form.RULES, *rule_preempt.FORM)
+    broken += tuple(v for rule in form for v in rule(situation, plan))
     if broken:
         return Verdict(broken)
     facts = gather(situation, plan)

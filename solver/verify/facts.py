@@ -9,6 +9,7 @@ from trencadis.models import Plan, TaskAllocation
 from trencadis.solver.verify.ledger import Ledger, Row
 from trencadis.solver.verify.lending import Lending
 from trencadis.solver.verify.order import Order
+from trencadis.solver.verify.preempted import changes, without
 from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.situation import Row as QueueRow
 from trencadis.solver.verify.stages import Stages, place_starts, states_after
@@ -20,7 +21,12 @@ from trencadis.solver.verify.targets import in_use
 class Facts:
     """A snapshot and a plan for it whose form is sound."""
 
+    base: Situation
+    """The snapshot as it is."""
     situation: Situation
+    """The same without the jobs that the plan stops."""
+    before: Mapping[QueueRow, int]
+    """Quota units in use by each subtree now."""
     starts: tuple[Placed, ...]
     started: frozenset[str]
     by_node: Mapping[str, tuple[tuple[Placed, TaskAllocation], ...]]
@@ -41,12 +47,13 @@ class Facts:
     do_nothing: Mapping[str, int]
 
 
-def gather(situation: Situation, plan: Plan) -> Facts:
+def gather(base: Situation, plan: Plan) -> Facts:
     """The facts of this plan."""
+    situation = without(base, (stop.job for stop in plan.preempts))
     starts = place_starts(situation, plan.starts)
     started = frozenset(entry.job.name for entry in starts)
     states = states_after(situation, starts)
-    stages, ledger = Stages(situation), Ledger(situation)
+    stages, ledger = Stages(base), Ledger(situation)
     by_node: dict[str, list[tuple[Placed, TaskAllocation]]] = {}
     used = dict(ledger.before)
     for entry in starts:
@@ -55,8 +62,11 @@ def gather(situation: Situation, plan: Plan) -> Facts:
         for row, amount in ledger.charges_of(entry):
             used[row] = used.get(row, 0) + amount
     order = Order(situation, stages.targets)
+    changed = changes(base, stages.costs, plan)
     return Facts(
+        base=base,
         situation=situation,
+        before=in_use(base),
         starts=starts,
         started=started,
         by_node={name: tuple(tasks) for name, tasks in by_node.items()},
@@ -68,6 +78,6 @@ def gather(situation: Situation, plan: Plan) -> Facts:
         in_use=in_use(situation, starts),
         order=order,
         blocked=order.blocked(started),
-        objective=stages.values(starts, states),
-        do_nothing=stages.values((), situation.states),
+        objective=stages.values(starts, states, situation, changed),
+        do_nothing=stages.values((), base.states),
     )

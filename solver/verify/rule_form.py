@@ -8,7 +8,7 @@ from trencadis.models import Plan
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.verdict import Violation
 
-UNSUPPORTED = ("preempts", "resizes", "moves", "reconfigures", "reserves")
+UNSUPPORTED = ("resizes", "moves", "reconfigures", "reserves")
 
 
 def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
@@ -18,19 +18,21 @@ def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
 
 
 def actions(_: Situation, plan: Plan) -> Iterable[Violation]:
-    """This version only starts jobs."""
+    """This version starts jobs and stops jobs."""
     for kind in UNSUPPORTED:
         if getattr(plan, kind):
             yield Violation("actions", f"the plan has {kind}, which this version doesn't carry out")
 
 
 def now(situation: Situation, plan: Plan) -> Iterable[Violation]:
-    """The plan and all its starts are for the snapshot's instant."""
+    """The plan is for the snapshot's instant, and starts come then or when victims are gone."""
     if plan.now != situation.snapshot.now:
         yield Violation("now", f"the plan is for {plan.now}, not for {situation.snapshot.now}")
+    free = {stop.job: stop.gpus_free_at for stop in plan.preempts}
     for start in plan.starts:
-        if start.at != situation.snapshot.now:
-            yield Violation("now", f"job {start.job} starts at {start.at}, not now")
+        due = max((free.get(name, plan.now) for name in start.waits_for), default=plan.now)
+        if start.at != due:
+            yield Violation("now", f"job {start.job} starts at {start.at}, not at {due}")
 
 
 def jobs(situation: Situation, plan: Plan) -> Iterable[Violation]:

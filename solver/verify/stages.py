@@ -27,12 +27,23 @@ class Stages:
         for entry in situation.running:
             self._idle_cost[situation.tiers[entry.job.name]] += self.costs.spread(entry)
 
-    def values(self, starts: Sequence[Placed], states: Mapping[str, NodeState]) -> dict[str, int]:
-        """Objective by stage, in order; `states` are the nodes after these starts."""
+    def values(
+        self,
+        starts: Sequence[Placed],
+        states: Mapping[str, NodeState],
+        now: Situation | None = None,
+        changed: Sequence[int] = (),
+    ) -> dict[str, int]:
+        """Objective by stage, in order; `states` are the nodes after these starts.
+
+        `now`: the situation without the jobs that stop; `changed`: what stopping costs, by tier.
+        """
         policy = self.of.snapshot.policy
-        leaves, parents = self.targets.shortfall(in_use(self.of, starts))
+        leaves, parents = self.targets.shortfall(in_use(now or self.of, starts))
         stages = {"guarantee": leaves, "guarantee_parents": parents}
         waiting = self._by_tier(starts)
+        for tier, cost in enumerate(changed):
+            waiting[tier] += cost
         if policy.priority_mode == "strict":
             stages |= {
                 f"tier:{tier.name}": cost for tier, cost in zip(policy.tiers, waiting, strict=True)

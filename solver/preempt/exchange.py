@@ -1,0 +1,151 @@
+"""Makes room for what waits: victims, then a reprieve for those that were not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trencadis.models import Job, Snapshot
+from trencadis.solver.accounts import books
+from trencadis.solver.capacity import capacity
+from trencadis.solver.greedy import complete, order
+from trencadis.solver.ledger import Bundles, Ledger
+from trencadis.solver.model.problem import Facts, read_accounts
+from trencadis.solver.preempt.choose import Chooser, Exchange
+from trencadis.solver.preempt.victims import Victim, victims
+from trencadis.solver.shapes import Shape
+
+Starts = Mapping[str, tuple[str | None, Bundles]]
+
+
+@dataclass(frozen=True, slots=True)
+class Relieved:
+    """The round with its victims gone."""
+
+    facts: Facts
+    ledger: Ledger
+    exchange: Exchange
+
+
+def wanted(read: Facts, candidates: Mapping[str, Victim]) -> bool:
+    """Whether any rule could let a waiting job of this snapshot have a victim."""
+    lowest = max((victim.tier for victim in candidates.values()), default=-1)
+    if any(worth.tier < lowest for worth in read.values.worth.values()):
+        return True
+    return bool(candidates) and any(target.leaf for target in read.targets)
+
+
+def make_room(read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape]) -> Relieved | None:
+    """Preempts where that starts what waits; None where nothing is gained."""
+    candidates = victims(read)
+    if not wanted(read, candidates):
+        return None
+    chooser = Chooser(read, _again(read, ledger.started), shape_of, candidates)
+    exchange = chooser.run(order(read))
+    if not exchange.victims:
+        return None
+    started = dict(chooser.world.started)
+    for name in sorted(exchange.victims, key=lambda n: (-exchange.victims[n].loss, n)):
+        without = _reprieved(read, exchange, started, shape_of, name)
+        if without is not None:
+            started = without
+            del exchange.victims[name]
+    if not exchange.victims:
+        return None
+    facts = relieved(read, exchange.victims)
+    after = _again(facts, started)
+    complete(after, shape_of.__getitem__, order(facts))
+    return Relieved(facts, after, exchange)
+
+
+def relieved(read: Facts, gone: Mapping[str, Victim]) -> Facts:
+    """The facts with these victims off their nodes; what waiting is worth stays."""
+    rest = _without(read, gone)
+    lost: dict[str, int] = {}
+    for victim in gone.values():
+        for queue in read.values.tree.chain(victim.job.queue):
+            lost[queue] = lost.get(queue, 0) + victim.units
+    guarantees = tuple(
+        replace(t, missing=t.missing + (0 if t.model else lost.get(t.queue, 0)))
+        for t in read.guarantees
+    )
+    short = tuple(target for target in guarantees if target.missing > 0)
+    return replace(
+        read,
+        capacity=capacity(rest),
+        books=books(rest, read.values, read_accounts(read.snapshot, list(short))),
+        guarantees=guarantees,
+        targets=short,
+    )
+
+
+def without_victims(read: Facts, candidates: Mapping[str, Victim]) -> Facts:
+    """The facts with all candidates gone and no guarantee the poorer: what no plan can beat."""
+    rest = _without(read, candidates)
+    keys = read_accounts(read.snapshot, list(read.targets))
+    return replace(read, capacity=capacity(rest), books=books(rest, read.values, keys))
+
+
+def _without(read: Facts, gone: Mapping[str, Victim]) -> Snapshot:
+    jobs = tuple(job for job in read.snapshot.jobs if job.name not in gone)
+    return read.snapshot.model_copy(update={"jobs": jobs})
+
+
+def _again(facts: Facts, starts: Starts) -> Ledger:
+    """A ledger with these starts entered; what no longer fits is left out."""
+    ledger = Ledger(facts)
+    for name, (model, bundles) in starts.items():
+        enter(ledger, facts.values.eligible[name], model, bundles)
+    return ledger
+
+
+def enter(ledger: Ledger, job: Job, model: str | None, bundles: Bundles) -> bool:
+    """Puts a start where it was, if it still fits there."""
+    done: Bundles = []
+    for node, need in bundles:
+        again = need.exclusive and any(name == job.name for name, _ in ledger.nodes[node].taken)
+        if node not in ledger.nodes or not (again or ledger.fits(need, ledger.nodes[node])):
+            ledger.give_back(job.name, done)
+            return False
+        ledger.take(job.name, need, node)
+        done.append((node, need))
+    ledger.start(job, model, done)
+    return True
+
+
+def _reprieved(
+    read: Facts,
+    exchange: Exchange,
+    started: Starts,
+    shape_of: Mapping[str, Shape],
+    name: str,
+) -> dict[str, tuple[str | None, Bundles]] | None:
+    """The starts that still hold with this victim kept; None if one of its betters lost its place.
+
+    Starts of the victim's tier and below don't count, except those that a guarantee asks for.
+    """
+    kept = {n: v for n, v in exchange.victims.items() if n != name}
+    tier = exchange.victims[name].tier
+    facts = relieved(read, kept)
+    ledger = Ledger(facts)
+    worth = facts.values.worth
+
+    def better(job: str) -> bool:
+        return worth[job].tier < tier or job in exchange.reclaims
+
+    homeless: list[tuple[Job, ...]] = []
+    for job in sorted(started, key=lambda n: (not better(n), n)):
+        model, bundles = started[job]
+        if not enter(ledger, facts.values.eligible[job], model, bundles) and better(job):
+            homeless.append((facts.values.eligible[job],))
+    if homeless:
+        # Lower starts must not be in their way.
+        for job in [n for n in ledger.started if not better(n)]:
+            ledger.withdraw([job])
+        complete(ledger, shape_of.__getitem__, homeless)
+        if any(unit[0].name not in ledger.started for unit in homeless):
+            return None
+        for job, (model, bundles) in started.items():
+            if not better(job):
+                enter(ledger, facts.values.eligible[job], model, bundles)
+    return dict(ledger.started)

@@ -1,0 +1,107 @@
+"""Running jobs that the plan stops, by the verifier's own reckoning (problem.md, 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from trencadis.models import Job, Plan
+from trencadis.models.base import seconds
+from trencadis.solver.verify.costs import Costs
+from trencadis.solver.verify.situation import Row, Situation, add_use
+from trencadis.solver.verify.supply import survey
+
+DAY = 86_400
+
+
+def without(situation: Situation, names: Iterable[str]) -> Situation:
+    """The situation with these jobs off their nodes; what jobs are worth stays."""
+    gone = set(names)
+    if not gone:
+        return situation
+    running = tuple(entry for entry in situation.running if entry.job.name not in gone)
+    leaf_use: dict[Row, int] = {}
+    add_use(leaf_use, running)
+    there = [job for job in situation.snapshot.jobs if job.on_nodes and job.name not in gone]
+    return replace(
+        situation,
+        states=survey(situation.snapshot, there, situation.asks),
+        running=running,
+        leaf_use=leaf_use,
+    )
+
+
+def grace(situation: Situation, job: Job) -> int:
+    """Seconds until the job's GPUs are free."""
+    rules = situation.snapshot.policy.preemption
+    if rules.mode == "immediate":
+        return 0
+    return rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
+
+
+def forbidden(situation: Situation, job: Job) -> str:
+    """Why the job may not be stopped; empty if it may."""
+    rules = situation.snapshot.policy.preemption
+    if rules.mode not in ("graceful", "immediate"):
+        return f"the policy's preemption mode is {rules.mode}"
+    if job.state != "running":
+        return f"it is {job.state}, not running"
+    if not job.preemptible:
+        return "it is not preemptible"
+    if not job.requeueable:
+        return "it can't be requeued"
+    if job.min_replicas:
+        return "it is a service"
+    if job.start is not None and situation.now - seconds(job.start) < rules.min_runtime_seconds:
+        return "it has run for less than min_runtime_seconds"
+    recent = job.preempted_at is not None and situation.now - seconds(job.preempted_at) < DAY
+    if recent and job.preempted >= rules.budget.per_job_and_day:
+        return f"it was preempted {job.preempted} times already"
+    return ""
+
+
+def seconds_lost(situation: Situation, job: Job) -> int:
+    """Unsaved work, the grace, and the restart, in seconds."""
+    policy, saved = situation.snapshot.policy, job.checkpoint
+    ran = policy.horizon_seconds
+    if job.start is not None:
+        ran = max(0, situation.now - seconds(job.start))
+    lost = ran
+    if saved is not None:
+        if saved.on_signal:
+            lost = 0
+        elif saved.last is not None:
+            lost = min(ran, max(0, situation.now - seconds(saved.last)))
+        elif saved.interval_seconds is not None:
+            lost = min(ran, saved.interval_seconds // 2)
+    rules = policy.preemption
+    nodes = {task.node for task in job.allocation}
+    again = rules.restart_seconds if len(nodes) == 1 else rules.restart_seconds_multi_node
+    return lost + grace(situation, job) + again
+
+
+def loss(situation: Situation, job: Job) -> int:
+    """What the victim's tier pays: the work lost, and the waiting that begins."""
+    policy, tau = situation.snapshot.policy, situation.snapshot.policy.aging_seconds
+    size = situation.scale.size(situation.asks[job.name], len(job.allocation))
+    product = situation.tier_weight(job) * job.weight_milli * (tau + situation.waited[job.name])
+    product *= size * (seconds_lost(situation, job) + policy.horizon_seconds)
+    return max(1, -(-product // (1_000 * tau * situation.scale.unit)))
+
+
+def changes(situation: Situation, costs: Costs, plan: Plan) -> list[int]:
+    """By tier: what victims lose, less the spread that ends, and what delayed starts pay."""
+    total = [0] * len(situation.snapshot.policy.tiers)
+    running = {entry.job.name: entry for entry in situation.running}
+    graces: Mapping[str, int] = {
+        stop.job: grace(situation, situation.jobs[stop.job]) for stop in plan.preempts
+    }
+    for stop in plan.preempts:
+        tier = situation.tiers[stop.job]
+        total[tier] += loss(situation, situation.jobs[stop.job]) - costs.spread(running[stop.job])
+    horizon = situation.snapshot.policy.horizon_seconds
+    for start in plan.starts:
+        if start.waits_for and start.job in situation.eligible:
+            delay = min(horizon, max(graces.get(name, 0) for name in start.waits_for))
+            total[situation.tiers[start.job]] += -(-costs.waits[start.job] * delay // horizon)
+    return total

@@ -1,0 +1,140 @@
+"""Whether the plan may stop what it stops, and had to (problem.md, 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from trencadis.models import Plan, Start
+from trencadis.solver.verify import rule_nodes
+from trencadis.solver.verify.board import Board
+from trencadis.solver.verify.facts import Facts, gather
+from trencadis.solver.verify.fits import Fits
+from trencadis.solver.verify.preempted import forbidden, grace, seconds_lost, without
+from trencadis.solver.verify.search import Search
+from trencadis.solver.verify.situation import Situation
+from trencadis.solver.verify.stages import place_starts, states_after
+from trencadis.solver.verify.verdict import Violation
+
+
+def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
+    """Victims are known, told once, free when they say, and each makes room for someone."""
+    seen: set[str] = set()
+    starts = {start.job: start for start in plan.starts}
+    for stop in plan.preempts:
+        job = situation.jobs.get(stop.job)
+        if job is None or stop.job in seen:
+            yield Violation("preempts", f"job {stop.job} is unknown or stopped twice")
+            continue
+        seen.add(stop.job)
+        reason = forbidden(situation, job)
+        if reason:
+            yield Violation("preempts", f"job {stop.job} may not be stopped: {reason}")
+            continue
+        free = plan.now + timedelta(seconds=grace(situation, job))
+        if stop.at != plan.now or stop.gpus_free_at != free:
+            yield Violation("preempts", f"job {stop.job} stops now and is gone at {free}")
+        lost = seconds_lost(situation, job) * len(job.allocation) * job.request.gpus
+        if stop.lost_gpu_seconds != lost:
+            yield Violation("preempts", f"job {stop.job} loses {lost} GPU-seconds")
+        waiting = {name for name, start in starts.items() if stop.job in start.waits_for}
+        if not waiting or waiting != set(stop.makes_room_for):
+            yield Violation("preempts", f"job {stop.job} makes room for {sorted(waiting)}")
+    for start in plan.starts:
+        for name in set(start.waits_for) - seen:
+            yield Violation("preempts", f"job {start.job} waits for {name}, which goes on")
+
+
+def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
+    """Starts that don't wait for a victim use what is idle now."""
+    if plan.preempts:
+        at_once = plan.model_copy(
+            update={"starts": tuple(s for s in plan.starts if not s.waits_for), "preempts": ()}
+        )
+        now = gather(facts.base, at_once)
+        for rule in rule_nodes.RULES:
+            yield from rule(now, at_once)
+
+
+def legal(facts: Facts, plan: Plan) -> Iterable[Violation]:
+    """A victim is of a lower tier than a start it makes room for, or a guarantee is reclaimed."""
+    for stop in plan.preempts:
+        job = facts.base.jobs[stop.job]
+        tier = facts.base.tiers[stop.job]
+        lower = any(facts.base.tiers[name] < tier for name in stop.makes_room_for)
+        if not lower and not any(reclaims(facts, name) for name in stop.makes_room_for):
+            yield Violation("victims", f"job {stop.job} makes room for no job of a higher tier")
+        elif not lower and _short_after(facts, job.queue):
+            yield Violation("victims", f"queue {job.queue} ends below its target")
+
+
+def reclaims(facts: Facts, name: str) -> bool:
+    """Whether a start gives its queue what it is guaranteed, and no more."""
+    row = (facts.base.jobs[name].queue, None)
+    target = facts.stages.targets.rows.get(row, 0)
+    after = facts.in_use.get(row, 0)
+    return facts.before.get(row, 0) < target and after <= facts.stages.targets.guarantees[row]
+
+
+def _short_after(facts: Facts, queue: str) -> bool:
+    row = (queue, None)
+    return facts.in_use.get(row, 0) < facts.stages.targets.rows.get(row, 0)
+
+
+def budgets(facts: Facts, plan: Plan) -> Iterable[Violation]:
+    """No more is disturbed than the budgets leave."""
+    situation = facts.base
+    budget, used = situation.snapshot.policy.preemption.budget, situation.snapshot.budget_use
+    running = sum(1 for job in situation.snapshot.jobs if job.state == "running")
+    jobs = min(
+        max(budget.jobs, -(-running * budget.jobs_milli_of_running // 1_000)),
+        max(
+            0,
+            max(budget.jobs, -(-running * budget.jobs_per_day_milli // 1_000))
+            - used.preempted_jobs_last_day,
+        ),
+    )
+    if len(plan.preempts) > jobs:
+        yield Violation("budget", f"{len(plan.preempts)} jobs are stopped, {jobs} may be")
+    hour = max(8 * budget.jobs, -(-situation.scale.gpus * budget.gpus_per_hour_milli // 1_000))
+    gpus = sum(
+        len(job.allocation) * job.request.gpus
+        for job in (situation.jobs[stop.job] for stop in plan.preempts)
+    )
+    if gpus > max(0, hour - used.preempted_gpus_last_hour):
+        yield Violation("budget", f"{gpus} GPUs are freed, more than the hour leaves of {hour}")
+
+
+def reprieve(facts: Facts, plan: Plan) -> Iterable[Violation]:
+    """With a victim kept and lower starts withdrawn, its betters could not all be placed."""
+    for stop in plan.preempts:
+        tier = facts.base.tiers[stop.job]
+        kept = without(facts.base, {other.job for other in plan.preempts} - {stop.job})
+        better = [s for s in plan.starts if _better(facts, s, tier)]
+        there = place_starts(kept, [s for s in better if stop.job not in s.waits_for])
+        states = states_after(kept, there)
+        fits = Fits(kept, states)
+        shapes = facts.stages.targets.shapes
+        wanted = []
+        for start in better:
+            if stop.job in start.waits_for:
+                shape = shapes.of_job(facts.base.jobs[start.job])
+                wanted.append((shape, sorted(fits.models(shape), key=str)))
+        if not wanted:
+            continue
+        search = Search(Board(kept, states), kept.levels)
+        places = search.together(wanted)
+        found = next(places, None) is not None
+        search.stop()
+        for _ in places:
+            pass
+        if found:
+            yield Violation("reprieve", f"job {stop.job} need not stop: its betters fit without")
+
+
+def _better(facts: Facts, start: Start, tier: int) -> bool:
+    return facts.base.tiers[start.job] < tier or reclaims(facts, start.job)
+
+
+FORM = (form,)
+RULES = (room, legal, budgets, reprieve)
