@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 import typer
 
 from trencadis.commands import explain as explaining
+from trencadis.commands import log as log_command
+from trencadis.commands import slurm as slurm_commands
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -28,6 +30,8 @@ imports = typer.Typer(
     help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(imports, name="import")
+app.add_typer(slurm_commands.app, name="slurm")
+app.command()(log_command.log)
 
 
 @app.callback(invoke_without_command=True)
