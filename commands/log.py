@@ -35,6 +35,7 @@ def log(
     if json:
         io.write(io.STANDARD, dumps({"job": job, "entries": entries}))
     elif entries:
-        io.show(*(io.clean(sentence(entry)) for entry in entries))
+        lines = [io.clean(sentence(entry)) for entry in entries]
+        io.write(io.STANDARD, "\n".join(lines) + "\n")
     else:
         io.tell(f"The log says nothing of job {job}.")

@@ -1,4 +1,4 @@
-"""`trencadis slurm`: a live Slurm. What each command does is in `adapters`; here is how it talks."""
+"""`trencadis slurm`: how the commands for a live Slurm talk; what they do is in `adapters`."""
 
 # ruff: noqa: PLC0415
 # As in cli.py: nothing but Typer at the top.

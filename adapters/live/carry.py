@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
@@ -14,7 +15,7 @@ from trencadis.adapters.live.hooks import HookError, tell
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import on_nodes, withdraw
 from trencadis.adapters.live.store import Intent
-from trencadis.models import Plan, Snapshot, Start
+from trencadis.models import Job, Plan, Snapshot, Start
 from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
 
 PREFIX = "trencadis-"
@@ -101,10 +102,11 @@ def _steps(
             yield Step(kind, job, (), f"this version sends no {kind}"), None
 
 
-def _groups(plan: Plan, before: dict[str, object]) -> dict[str, tuple[str, ...]]:
+def _groups(plan: Plan, before: Mapping[str, Job]) -> dict[str, tuple[str, ...]]:
     groups: dict[str, tuple[str, ...]] = {}
     for start in plan.starts:
-        group = getattr(before.get(start.job), "group", None)
+        job = before.get(start.job)
+        group = None if job is None else job.group
         if group:
             groups[group] = (*groups.get(group, ()), start.job)
     return groups
@@ -127,7 +129,7 @@ def _announce(context: Context, preempt: Preempt, view: JobView, epoch: int) -> 
         lost_gpu_seconds=preempt.lost_gpu_seconds,
         round=context.round,
     )
-    detail = {
+    detail: dict[str, Any] = {
         "name": view.title,
         "nodes": view.nodes,
         "room_for": preempt.makes_room_for,

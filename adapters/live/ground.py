@@ -78,8 +78,8 @@ class Ground:
         for node, count in number.items():
             self._vacant.discard(node)
             if node in self._free:
-                free = self._free[node]
-                self._free[node] = [f - a * count for f, a in zip(free, need, strict=True)]
+                before = self._free[node]
+                self._free[node] = [f - a * count for f, a in zip(before, need, strict=True)]
         return None
 
     def _gpus(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -27,7 +27,7 @@ class SlurmOptions(Record):
     """Partitions that start nothing, and where what is submitted to them runs."""
     opt_out: str = "trencadis:off"
     """Jobs with this in their comment stay their owner's: held means held."""
-    signal: str = Field("TERM", pattern=r"^[A-Z0-9]+$")
+    signal: Annotated[str, Field(pattern=r"^[A-Z0-9]+$")] = "TERM"
     """Sent to all processes of a job when its grace begins."""
     topology_file: str | None = None
     """topology.conf; what `scontrol show topology` prints where absent."""
