@@ -93,7 +93,7 @@ class Cluster(Protocol):
     def stop(self, job: str) -> None:
         """Ends a run so that the job waits again, kept back for us."""
 
-    def give_back(self, job: str, terms: Terms | None) -> None:
+    def give_back(self, job: str, terms: Terms) -> None:
         """Leaves a waiting job to the native scheduler, on its old terms."""
 
     def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:

@@ -43,7 +43,7 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         if not (ours or changed):
             continue
         try:
-            cluster.give_back(job, terms.get(job))
+            cluster.give_back(job, terms.get(job, view.terms))
         except RefusedError as error:
             context.note("not-given-back", job, logging.WARNING, reason=str(error))
             continue

@@ -118,6 +118,9 @@ def _prepare(
         return
     if state in ("waiting", "released"):
         _waiting(record, view, runs_in, old, now)
+    elif state == "leaving" and view.start is None:
+        # While a requeued job leaves its nodes, Slurm has no start of it any more.
+        record["start_time"] = record.get("submit_time")
     prepared.records.append(record)
 
 

@@ -152,9 +152,9 @@ class SlurmCluster:
         """Requeues the job, held."""
         self._run("scontrol", "requeuehold", job)
 
-    def give_back(self, job: str, terms: Terms | None) -> None:
+    def give_back(self, job: str, terms: Terms) -> None:
         """As the user submitted it, only not held."""
-        changes = dict(terms or {})
+        changes = dict(terms)
         changes |= self._runs_in(changes)
         self._update(job, changes)
         self._run("scontrol", "release", job)
