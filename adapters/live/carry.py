@@ -67,16 +67,17 @@ def _steps(
     for preempt in sorted(plan.preempts, key=lambda action: action.job):
         view = reading.jobs.get(preempt.job)
         blocked = may_stop(preempt, before.get(preempt.job), view, scope)
-        if preempt.job in busy:
+        if preempt.job in busy or preempt.job in stopped:
             blocked = "an action for it is under way"
         if blocked is None:
             stopped.add(preempt.job)
         yield Step("preempt", preempt.job, view.nodes if view else (), blocked), preempt
     groups = _groups(plan, before)
+    begun: set[str] = set()
     for start in plan.starts:
         nodes = tuple(sorted({task.node for task in start.allocation}))
         victims = set(start.waits_for)
-        if start.job in busy:
+        if start.job in busy or start.job in begun:
             blocked = "an action for it is under way"
         elif victims:
             # Its victims are still there: whether all is free is asked again when they have left.
@@ -87,6 +88,8 @@ def _steps(
         partners = groups.get(before[start.job].group or "", ()) if start.job in before else ()
         if blocked is None and any(partner in busy for partner in partners):
             blocked = "an action for a job of its group is under way"
+        if blocked is None:
+            begun.add(start.job)
         yield Step("start", start.job, nodes, blocked), start
     for reserve in plan.reserves:
         nodes = tuple(sorted({task.node for task in reserve.allocation}))

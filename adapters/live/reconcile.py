@@ -106,7 +106,8 @@ def withdraw(context: Context, intent: Intent, view: JobView | None, trouble: st
     context.store.forget_terms(intent.job)
     if view is None or view.state != "waiting":
         until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)
-        context.store.refuse(intent.job, intent.nodes, until)
+        # A group must be whole again before any of it is tried: its others have to leave first.
+        context.store.refuse(intent.job, () if intent.group else intent.nodes, until)
     context.finish(
         intent,
         "rolled-back",
