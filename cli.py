@@ -53,8 +53,9 @@ def _start(
 @app.command()
 def solve(
     context: typer.Context,
-    snapshot: opt.SnapshotArg,
+    snapshot: opt.MaybeSnapshot = None,
     output: opt.PlanOut = None,
+    repro: opt.Repro = None,
     policy: opt.PolicyFile = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,
@@ -72,13 +73,20 @@ def solve(
     from trencadis.views.snapshots import plan_text
 
     io.writable(output)
-    snap = Session(context).snapshot(snapshot, policy)
+    if (snapshot is None) == (repro is None):
+        raise typer.BadParameter("give a SNAPSHOT, or --repro FILE")
+    if snapshot is not None:
+        snap = Session(context).snapshot(snapshot, policy)
     from trencadis.solver.round import Options
     from trencadis.solver.round import solve as solve_round
 
     options = Options(
         time_limit_s=time_limit, gap=gap, workers=workers, deterministic=deterministic, seed=seed
     )
+    if repro is not None:
+        from trencadis.commands.repro import read
+
+        snap, options = read(context, repro)
     plan, interrupted = interruptible(
         lambda stop: solve_round(snap, options, stop), f"Solving {len(snap.jobs)} jobs"
     )
