@@ -45,7 +45,7 @@ def measure(seed: int, interval: float, live: bool) -> Outcome:
 def _loop(cluster: Lab, directory: Path, interval: float) -> subprocess.Popen[bytes]:
     config = directory / "slurm.toml"
     config.write_text(CONFIG.format(mode="enforce", interval=interval))
-    words = ["slurm", "run", "--config", str(config), "--state", str(directory / "state")]
+    words = ["slurm", "run", "--config", str(config), "--state", str(directory / "live.sqlite")]
     return subprocess.Popen(
         [sys.executable, "-m", "trencadis.cli", *words, "--workers", "2", "--log-level", "error"],
         env=cluster.environment,

@@ -22,7 +22,7 @@ class SlurmOptions(Record):
     tiers: ByName[Name] = Field(default_factory=dict)
     """Tier by QOS; a QOS called like a tier needs no entry."""
     partition_tiers: ByName[Name] = Field(default_factory=dict)
-    """Tier by partition, for jobs whose QOS has none."""
+    """Tier by partition, for jobs whose QOS is not in `tiers`."""
     held_partitions: ByName[Name] = Field(default_factory=dict)
     """Partitions that start nothing, and where what is submitted to them runs."""
     opt_out: str = "trencadis:off"

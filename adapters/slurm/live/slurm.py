@@ -101,7 +101,8 @@ class SlurmCluster:
         outside = any(not self.config.live.scope.has_node(t.node) for t in job.allocation)
         if view is None or not view.stoppable or outside:
             update["preemptible"] = False
-        if job.priority is None:
+        if job.qos not in self.config.slurm.tiers:
+            # `normal` is most sites' only QOS and the name of a tier: what is said outranks it.
             tiers = self.config.slurm.partition_tiers
             found = [tiers[p] for p in prepared.partitions.get(job.name, ()) if p in tiers]
             if found:
