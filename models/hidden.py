@@ -60,7 +60,9 @@ def hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]
         if entry.job not in alias
     )
     # Warnings are sentences that name jobs; the viewer's own are in his snapshot's checks.
-    update = {"snapshot": seen.fingerprint(), "starts": starts, "pending": pending, "warnings": ()}
+    update = {
+        "snapshot": seen.fingerprint(), "starts": starts, "pending": pending, "warnings": ()
+    }
     return seen, plan.model_copy(update=update)
 
 
@@ -82,7 +84,9 @@ def _named(job: Job) -> list[tuple[str, str]]:
     return named
 
 
-def _renamed(job: Job, alias: dict[str, str], others: dict[tuple[str, str], str]) -> Job:
+def _renamed(
+    job: Job, alias: dict[str, str], others: dict[tuple[str, str], str]
+) -> Job:
     update: dict[str, object] = {}
     after = tuple(sorted(alias.get(name, name) for name in job.after))
     if after != job.after:

@@ -58,14 +58,8 @@ class _Ledger:
     )
 
     def charge(
-        self,
-        job: Job,
-        running: bool,
-        on: str | None,
-        key: tuple[str, ...],
-        amount: int,
-        limit: int | None,
-        model: str = "",
+        self, job: Job, running: bool, on: str | None, key: tuple[str, ...], amount: int,
+        limit: int | None, model: str = "",
     ) -> None:
         if not amount:
             return
@@ -85,7 +79,9 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
     ledger = _Ledger()
     nodes = {node.name: node for node in snapshot.nodes}
     qos = {entry.name: entry for entry in snapshot.qos}
-    pools = {pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences}
+    pools = {
+        pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences
+    }
     throttles: dict[str, int] = {}
     for job in snapshot.jobs:
         if job.array:
@@ -111,10 +107,7 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
 
 
 def _post(
-    ledger: _Ledger,
-    job: Job,
-    nodes: Mapping[str, Node],
-    worths: Values,
+    ledger: _Ledger, job: Job, nodes: Mapping[str, Node], worths: Values,
     read: set[tuple[str, ...]],
 ) -> None:
     units = job_units(job, worths.rates.unit)
@@ -135,13 +128,8 @@ def _models_read(job: Job, read: set[tuple[str, ...]], queue: str) -> list[str]:
 
 
 def _limits(
-    ledger: _Ledger,
-    job: Job,
-    running: bool,
-    on: str | None,
-    owner: tuple[str, str],
-    limits: Limits,
-    worths: Values,
+    ledger: _Ledger, job: Job, running: bool, on: str | None, owner: tuple[str, str],
+    limits: Limits, worths: Values,
 ) -> None:
     unit = worths.rates.unit
     units = job_units(job, unit)
@@ -178,3 +166,4 @@ def _close(ledger: _Ledger, worths: Values) -> Books:
         for name in worths.eligible
     }
     return Books(tuple(kept), charges, index)
+

@@ -68,10 +68,8 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
     for node in node_list:
         node_keys.setdefault(key_of_node[node.name], node)
     verdicts = {
-        key: tuple(
-            _admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
-            for job in job_keys.values()
-        )
+        key: tuple(_admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
+                   for job in job_keys.values())
         for key, node in node_keys.items()
     }
     columns = {verdict: i for i, verdict in enumerate(sorted(set(verdicts.values())))}

@@ -121,7 +121,9 @@ class Classifier:
             if len(exact[-1]) > MAX_SUMS:
                 return None
         sums = set().union(*exact)
-        asked = {(entry.gpus, entry.need[dim]) for entry in self.profile.entries if entry.gpus}
+        asked = {
+            (entry.gpus, entry.need[dim]) for entry in self.profile.entries if entry.gpus
+        }
         for used, totals in enumerate(exact):
             for size, amount in asked:
                 if size <= gpus - used:
@@ -139,7 +141,9 @@ class Classifier:
             tuple(have is None for have in bin_type.free),
         )
 
-    def slots(self, bin_type: BinType) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
+    def slots(
+        self, bin_type: BinType
+    ) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
         """The slots of a type, and the slot of each need and located need that fits it."""
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
@@ -165,7 +169,8 @@ def _fits(bin_type: BinType, counts: Mapping[str, int], need: Need) -> bool:
     if need.linked and bin_type.graph is None and not bin_type.nvswitch:
         return False
     return all(
-        have is None or want <= have for want, have in zip(need.need, bin_type.free, strict=True)
+        have is None or want <= have
+        for want, have in zip(need.need, bin_type.free, strict=True)
     )
 
 
@@ -179,7 +184,8 @@ def _slot(bin_type: BinType, need: Need, located: int) -> Slot:
         gpus=need.gpus,
         sets=need.sets if graph else 1,
         need=tuple(
-            0 if have is None else want for want, have in zip(need.need, bin_type.free, strict=True)
+            0 if have is None else want
+            for want, have in zip(need.need, bin_type.free, strict=True)
         ),
         linked=graph and need.linked,
         union=graph and need.union,

@@ -88,7 +88,9 @@ def search(
         # Without a solution CP-SAT's bound may never have been set: it is not to be trusted.
         return Outcome(None, None, optimal=False, infeasible=status == cp_model.INFEASIBLE)
     proven = constant + math.ceil(solver.best_objective_bound - 1e-6)
-    solution = [entry if isinstance(entry, int) else solver.value(entry) for entry in columns]
+    solution = [
+        entry if isinstance(entry, int) else solver.value(entry) for entry in columns
+    ]
     return Outcome(
         solution=solution,
         bound=proven,

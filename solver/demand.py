@@ -121,7 +121,9 @@ def _classes(
             JobClass(
                 members=members_of[kind],
                 units=tuple(tuple(job.name for job in jobs) for jobs in ordered),
-                waits=tuple(tuple(worths.worth[job.name].wait for job in jobs) for jobs in ordered),
+                waits=tuple(
+                    tuple(worths.worth[job.name].wait for job in jobs) for jobs in ordered
+                ),
             )
         )
     return tuple(classes)

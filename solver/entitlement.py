@@ -53,7 +53,9 @@ def queue_tree(snapshot: Snapshot) -> QueueTree:
     )
 
 
-def fill(amount: Fraction, weights: Sequence[Fraction], caps: Sequence[Fraction]) -> list[Fraction]:
+def fill(
+    amount: Fraction, weights: Sequence[Fraction], caps: Sequence[Fraction]
+) -> list[Fraction]:
     """Weighted water-filling: raises all in proportion to their weights, each up to its cap."""
     given = [Fraction(0)] * len(weights)
     open_ = [i for i in range(len(weights)) if weights[i] > 0 and caps[i] > 0]
@@ -120,7 +122,9 @@ def _divide(
         for name in siblings
     ]
     wanted = [Fraction(demand[name]) for name in siblings]
-    base = fill(amount, guarantees, [min(d, g) for d, g in zip(wanted, guarantees, strict=True)])
+    base = fill(
+        amount, guarantees, [min(d, g) for d, g in zip(wanted, guarantees, strict=True)]
+    )
     weights = [Fraction(tree.queues[name].weight) for name in siblings]
     all_weight = sum(weights, Fraction(0))
     all_usage = sum(usage[name] for name in siblings)

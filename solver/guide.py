@@ -205,7 +205,9 @@ class Guider:
         whole = np.floor(dived.point[mine] + WHOLE).astype(np.int64)
         return dived.value, whole, broken
 
-    def _dive(self, objective: Objective, relaxation: Relaxation, mine: Ints) -> Relaxation | None:
+    def _dive(
+        self, objective: Objective, relaxation: Relaxation, mine: Ints
+    ) -> Relaxation | None:
         """Makes parts of starts whole, the costliest first, each in its better direction."""
         for _ in range(DIVES):
             broken = mine[fractional(relaxation.point[mine])]

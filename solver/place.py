@@ -103,13 +103,14 @@ class _Placer:
                     by_shape[(member.shape, fixed)].append((-worth[unit[m]].wait, unit[m]))
         going: defaultdict[Way, list[str]] = defaultdict(list)
         for s, shape in enumerate(demand.shapes):
-            left = {a: self.x[self.columns.chosen[(s, a)]] for a in range(len(shape.alternatives))}
+            left = {
+                a: self.x[self.columns.chosen[(s, a)]] for a in range(len(shape.alternatives))
+            }
             order = sorted(left, key=lambda a: (shape.alternatives[a].cost, a))
             for fixed in (*shape.models(), "*"):
                 for _, job in sorted(by_shape.get((s, fixed), ())):
                     ways = [
-                        a
-                        for a in order
+                        a for a in order
                         if left[a] and fixed in ("*", shape.alternatives[a].way.need.model)
                     ]
                     if ways:
@@ -133,7 +134,8 @@ class _Placer:
         found: list[tuple[str, list[str]]] = []
         rest = deque(jobs)
         segments = {
-            domain: self.x[column] for domain, column in self.columns.segments.get(way, {}).items()
+            domain: self.x[column]
+            for domain, column in self.columns.segments.get(way, {}).items()
         }
         for domain, column in sorted(self.columns.places[way].items()):
             for _ in range(min(self.x[column], len(rest))):

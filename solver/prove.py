@@ -88,3 +88,4 @@ def trivial(program: Program, objective: Objective) -> int:
         cost * (program.low[c] if cost > 0 else program.high[c])
         for c, cost in objective.terms.items()
     )
+

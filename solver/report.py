@@ -79,7 +79,9 @@ def make_plan(
     )
 
 
-def seat_all(facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]) -> dict[str, Placement]:
+def seat_all(
+    facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]
+) -> dict[str, Placement]:
     """Gives every started task its GPU indices."""
     tasks: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
     for name, node in ledger.nodes.items():
@@ -105,7 +107,9 @@ def seat_all(facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]) -> dict[st
 
 def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Rank:
     """Ranks leftovers of a node with explicit NVLink by their fragmentation."""
-    free = tuple(have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free))
+    free = tuple(
+        have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free)
+    )
 
     def rank(masks: dict[str, int]) -> int:
         left = {m: tuple(i for i in state.idle[m] if mask >> i & 1) for m, mask in masks.items()}

@@ -25,7 +25,9 @@ def residual(facts: Facts, ledger: Ledger) -> Facts:
         capacity=replace(
             facts.capacity,
             states=tuple(
-                state_now(node, indices=True) for node in ledger.nodes.values() if not node.closed
+                state_now(node, indices=True)
+                for node in ledger.nodes.values()
+                if not node.closed
             ),
         ),
         values=replace(facts.values, eligible=eligible),

@@ -63,7 +63,9 @@ def leftovers(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, Le
     return left
 
 
-def _after(facts: Facts, state: NodeState, tasks: list[tuple[Placement, TaskAllocation]]) -> Left:
+def _after(
+    facts: Facts, state: NodeState, tasks: list[tuple[Placement, TaskAllocation]]
+) -> Left:
     idle = {model: list(indices) for model, indices in state.idle.items()}
     free = list(state.free)
     for placement, task in tasks:

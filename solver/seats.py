@@ -56,7 +56,9 @@ def seats(state: NodeState, needs: Sequence[Need], rank: Rank | None = None) -> 
             continue
         _, parts = split(graph, chosen[i], need.gpus // need.sets)
         sets.append(tuple(tuple(bits(part)) for part in parts))
-    return Seats(tuple(sets), {model: tuple(bits(mask)) for model, mask in left.items() if mask})
+    return Seats(
+        tuple(sets), {model: tuple(bits(mask)) for model, mask in left.items() if mask}
+    )
 
 
 def _plain(state: NodeState, needs: Sequence[Need]) -> Seats:

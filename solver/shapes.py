@@ -194,7 +194,11 @@ class ShapeMaker:
                 continue
             way: Way | None
             if depth == node_depth:
-                way = Way(bundle(n, job.communicates), 1, depth, 0, 0) if n <= cap else None
+                way = (
+                    Way(bundle(n, job.communicates), 1, depth, 0, 0)
+                    if n <= cap
+                    else None
+                )
             elif depth < segment_depth == node_depth:
                 way = (
                     Way(bundle(segment, False), n // segment, depth, 0, 0)

@@ -64,7 +64,9 @@ def test_all_is_grouped_and_each_job_has_one_reason(program: Program) -> None:
     named = [name for group in report.groups for name in group.jobs]
     assert sorted(named) == ["big", "huge", "secret-3"]
     assert report.jobs == ()
-    wanted = program("explain", "snap.json", "--all", "--remedies", "--plan", "plan.json", "--json")
+    wanted = program(
+        "explain", "snap.json", "--all", "--remedies", "--plan", "plan.json", "--json"
+    )
     helped = Report.model_validate_json(wanted.out)
     assert [entry.job for entry in helped.jobs] == [group.jobs[0] for group in helped.groups]
     assert "Why 3 jobs wait" in program("explain", "snap.json", "--all").out

@@ -63,7 +63,9 @@ def case_1(*pending: Job) -> Snapshot:
 
 
 def test_case_1_at_most_two_gpus_can_be_freed_on_one_node() -> None:
-    answers = Answers(case_1(b.job("P1", 8, priority="high"), b.job("P2", 1, priority="high")))
+    answers = Answers(
+        case_1(b.job("P1", 8, priority="high"), b.job("P2", 1, priority="high"))
+    )
     big, small = answers["P1"], answers["P2"]
     assert big.code == small.code == Reason.NOT_ENOUGH_FREE
     assert big.evidence["idle_gpus"] == 0
@@ -120,9 +122,8 @@ def test_case_3_a_queue_below_its_guarantee_waits_for_room() -> None:
 
 
 def test_case_4_victims_are_planned_together() -> None:
-    low = full_of(
-        [("x", "n1", (0, 1, 2, 3)), ("y", "n2", (0, 1, 2, 3)), ("z", "n3", (0, 1, 2, 3))], **LOW
-    )
+    low = full_of([("x", "n1", (0, 1, 2, 3)), ("y", "n2", (0, 1, 2, 3)), ("z", "n3", (0, 1, 2, 3))],
+                  **LOW)
     waits = b.jobs(2, "a", 4, 2, priority="high")
     answers = Answers(b.snapshot(b.nodes(3, 4), low, waits))
     for name in ("a1", "a2"):
@@ -150,14 +151,9 @@ def test_case_7_linked_gpus() -> None:
 def case_8(*pending: Job) -> Snapshot:
     """Three nodes of eight with 4+2+1, 4+2, 4+2+1 in use."""
     tasks = [
-        ("a4", "n1", (0, 1, 2, 3)),
-        ("a2", "n1", (4, 5)),
-        ("a1", "n1", (6,)),
-        ("b4", "n2", (0, 1, 2, 3)),
-        ("b2", "n2", (4, 5)),
-        ("c4", "n3", (0, 1, 2, 3)),
-        ("c2", "n3", (4, 5)),
-        ("c1", "n3", (6,)),
+        ("a4", "n1", (0, 1, 2, 3)), ("a2", "n1", (4, 5)), ("a1", "n1", (6,)),
+        ("b4", "n2", (0, 1, 2, 3)), ("b2", "n2", (4, 5)),
+        ("c4", "n3", (0, 1, 2, 3)), ("c2", "n3", (4, 5)), ("c1", "n3", (6,)),
     ]
     return b.snapshot(b.nodes(3, 8), full_of(tasks, ran=3_600), pending)
 
@@ -200,10 +196,7 @@ def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
             b.job("BIG", 8, 2, waited=30, runtime_seconds=hour),
             b.job("S2", 4, waited=10, runtime_seconds=2 * hour),
             b.hold(
-                "BIG",
-                b.at("n1", *range(8)),
-                b.at("n2", *range(8)),
-                kind="reservation",
+                "BIG", b.at("n1", *range(8)), b.at("n2", *range(8)), kind="reservation",
                 at=b.ago(-hour),
             ),
         )
@@ -231,9 +224,7 @@ def test_case_11_limits_are_exact() -> None:
     answer = answers["j"]
     assert answer.code == Reason.LIMIT
     assert (answer.evidence["limit"], answer.evidence["used"], answer.evidence["asks"]) == (
-        1_900,
-        1_000,
-        1_000,
+        1_900, 1_000, 1_000,
     )
     (larger,) = remedy(answer, "limit").raises
     assert (larger.owner, larger.name, larger.what) == ("queue", "red", "gpu_milli")
@@ -286,8 +277,7 @@ def test_a_smallest_conflict_is_named_and_nothing_else() -> None:
     assert answer.code == Reason.CONSTRAINTS
     assert answer.conflicts == ("2 GPUs on one node", "GPU model A100", "node label zone=east")
     assert {entry.sentence for entry in answer.remedies if entry.kind == "shape"} >= {
-        "ask for H100 instead of A100",
-        "give up: node label zone=east",
+        "ask for H100 instead of A100", "give up: node label zone=east",
     }
 
 
@@ -300,7 +290,9 @@ def test_a_smallest_conflict_is_named_and_nothing_else() -> None:
         ({"taints": ("team=x",)}, Reason.CONSTRAINTS, "taint team=x"),
     ],
 )
-def test_what_is_up_with_the_nodes(fields: dict[str, object], code: Reason, needed: str) -> None:
+def test_what_is_up_with_the_nodes(
+    fields: dict[str, object], code: Reason, needed: str
+) -> None:
     snap = b.snapshot(
         b.node("n1", 4), b.node("n2", 8, **fields), b.job("j", 8, runtime_seconds=3_600)
     )

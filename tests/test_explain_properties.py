@@ -113,7 +113,8 @@ def test_victims_are_the_cheapest(snapshot: Snapshot) -> None:
         if job.state != "pending" or not _plain(job):
             continue
         models = {
-            alternative.way.need.model for alternative in place.look(job, place.supply.empty).ways
+            alternative.way.need.model
+            for alternative in place.look(job, place.supply.empty).ways
         }
 
         def fits(gone: tuple[str, ...], job: Job = job) -> bool:
@@ -170,7 +171,8 @@ def test_what_is_impossible_stays_so_if_all_may_move(snapshot: Snapshot) -> None
         if job.state != "pending" or not _plain(job) or job.group is not None:
             continue
         models = {
-            alternative.way.need.model for alternative in place.look(job, place.supply.empty).ways
+            alternative.way.need.model
+            for alternative in place.look(job, place.supply.empty).ways
         }
         if not impossible(snapshot, place, job, models):
             continue

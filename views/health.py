@@ -55,9 +55,8 @@ def _slots(tables: tuple[Slots, ...]) -> RenderableType:
 def _stranded(health: Health) -> Iterator[RenderableType]:
     if not health.stranded:
         return
-    table = words.table(
-        "Idle GPUs that no one can use", "node", "model", "GPUs", "why", right=("GPUs",)
-    )
+    table = words.table("Idle GPUs that no one can use", "node", "model", "GPUs", "why",
+                        right=("GPUs",))
     for entry in health.stranded[: words.MAX_ROWS]:
         table.add_row(clean(entry.node), clean(entry.model), words.number(entry.gpus), entry.why)
     yield table

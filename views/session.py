@@ -22,7 +22,9 @@ class Session:
     def __init__(self, context: typer.Context) -> None:
         self._texts: dict[str, str] = context.find_root().obj
 
-    def snapshot(self, source: str, policy: str | None = None, *, quiet: bool = False) -> Snapshot:
+    def snapshot(
+        self, source: str, policy: str | None = None, *, quiet: bool = False
+    ) -> Snapshot:
         """The snapshot, under another policy if a file is given.
 
         Its warnings go to stderr, unless `quiet`: they name jobs.

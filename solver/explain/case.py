@@ -68,7 +68,9 @@ class Case:
     def fits_at(self, instant: datetime) -> bool:
         """Whether the job fits at a later time if nothing starts, limits aside."""
         snapshot = at_time(self.base, instant)
-        return self.alone.place(snapshot).fits(self.job, self.alone.states(snapshot), self.models)
+        return self.alone.place(snapshot).fits(
+            self.job, self.alone.states(snapshot), self.models
+        )
 
     def starts(self, snapshot: Snapshot) -> bool:
         """Whether the unit starts in this variant of the snapshot if nobody else waits."""

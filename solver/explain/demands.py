@@ -106,7 +106,9 @@ def _shape(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
 
 
 def _without_boundaries(snapshot: Snapshot, job: Job) -> Case:
-    levels = tuple(level.model_copy(update={"boundary": False}) for level in snapshot.fabric.levels)
+    levels = tuple(
+        level.model_copy(update={"boundary": False}) for level in snapshot.fabric.levels
+    )
     fabric = snapshot.fabric.model_copy(update={"levels": levels})
     return snapshot.model_copy(update={"fabric": fabric}), job
 

@@ -182,3 +182,5 @@ def _unsaved(snapshot: Snapshot) -> tuple[Unsaved, ...]:
         if job.state == "running" and job.preemptible and job.checkpoint is None and gpus_of(job)
     ]
     return tuple(sorted(entries, key=lambda entry: (-entry.lost_gpu_seconds, entry.job)))
+
+

@@ -33,7 +33,9 @@ RULES = frozenset(
         Reason.LENDING,
     }
 )
-SHORT = frozenset({Reason.NOT_ENOUGH_FREE, Reason.FRAGMENTED, Reason.CPU_MEMORY, Reason.TOPOLOGY})
+SHORT = frozenset(
+    {Reason.NOT_ENOUGH_FREE, Reason.FRAGMENTED, Reason.CPU_MEMORY, Reason.TOPOLOGY}
+)
 ALONE = "no other waiting job takes the room that a remedy makes, where not said otherwise"
 
 

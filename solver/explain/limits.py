@@ -116,30 +116,17 @@ def raise_of(scene: Scene, entry: Reached) -> Raise:
     kind: Literal["queue", "qos"] = "queue" if key[0] == "queue" else "qos"
     if key[2] == "jobs":
         return Raise(
-            owner=kind,
-            name=key[1],
-            what="jobs",
-            per_user=bool(key[-1]),
-            current=limit,
+            owner=kind, name=key[1], what="jobs", per_user=bool(key[-1]), current=limit,
             needed=needed,
         )
     if key[2] == "model":
         return Raise(
-            owner=kind,
-            name=key[1],
-            what="gpus",
-            model=key[3],
-            per_user=bool(key[-1]),
-            current=limit // unit,
-            needed=-(-needed // unit),
+            owner=kind, name=key[1], what="gpus", model=key[3], per_user=bool(key[-1]),
+            current=limit // unit, needed=-(-needed // unit),
         )
     return Raise(
-        owner=kind,
-        name=key[1],
-        what="gpu_milli",
-        per_user=bool(key[-1]),
-        current=limit * 1_000 // unit,
-        needed=-(-needed * 1_000 // unit),
+        owner=kind, name=key[1], what="gpu_milli", per_user=bool(key[-1]),
+        current=limit * 1_000 // unit, needed=-(-needed * 1_000 // unit),
     )
 
 
@@ -205,7 +192,9 @@ def heads(scene: Scene, job: Job) -> list[str]:
 
     return [
         other.name
-        for other in sorted(values.eligible.values(), key=lambda other: (*rank(other), other.name))
+        for other in sorted(
+            values.eligible.values(), key=lambda other: (*rank(other), other.name)
+        )
         if other.queue == job.queue
         and rank(other) < rank(job)
         and other.name not in scene.ledger.started

@@ -202,7 +202,9 @@ def _tried(
     return [(k, *best[k]) for k in sorted(best)], len(sets) <= MOST_SETS
 
 
-def _sets(order: Sequence[str], costs: Mapping[str, int]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _sets(
+    order: Sequence[str], costs: Mapping[str, int]
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     for size in range(1, len(order) + 1):
         for names in combinations(order, size):
             yield sum(costs[name] for name in names), names

@@ -67,7 +67,8 @@ class Mover:
         self.snapshot, self.place, self.stay = snapshot, place, stay
         self.resources = place.supply.resources
         self.idle = {
-            state.name: {model: len(gpus) for model, gpus in state.idle.items()} for state in states
+            state.name: {model: len(gpus) for model, gpus in state.idle.items()}
+            for state in states
         }
         self.here = occupants(snapshot)
         self.nodes = {
@@ -135,7 +136,9 @@ class Mover:
             best = max(sorted(total), key=lambda domain: total[domain])
             free = [n for n in free if self.place.fabric.path[n][: way.depth] == best]
         targets = free[: max(WINDOW // 2, min(WINDOW - 4, way.count + 4))]
-        others = sorted((n for n in idle if n not in targets), key=lambda n: (-idle[n], n))
+        others = sorted(
+            (n for n in idle if n not in targets), key=lambda n: (-idle[n], n)
+        )
         return sorted([*targets, *others[: WINDOW - len(targets)]])
 
     def _read(
@@ -204,7 +207,9 @@ class Mover:
         return tuple(found)
 
 
-def _movable(here: Occupants, healthy: Mapping[int, str]) -> dict[str, tuple[Job, str | None]]:
+def _movable(
+    here: Occupants, healthy: Mapping[int, str]
+) -> dict[str, tuple[Job, str | None]]:
     """Jobs that may move: preemptible, wholly on this node, whole GPUs of one known model."""
     found: dict[str, tuple[Job, str | None]] = {}
     for job, task in here:
@@ -274,7 +279,9 @@ def _program(
     return program, columns, cost
 
 
-def _domains(place: Place, way: Way, program: Program, needs: Mapping[str, int], cap: int) -> None:
+def _domains(
+    place: Place, way: Way, program: Program, needs: Mapping[str, int], cap: int
+) -> None:
     """The needs of a job that must stay near each other are all in one domain."""
     if not 1 <= way.depth <= place.fabric.depth:
         return

@@ -23,7 +23,9 @@ MOST_NODES = 24
 EFFORT = Effort(seconds=3.0, workers=1, seed=0, deterministic=True)
 
 
-def impossible(snapshot: Snapshot, place: Place, job: Job, models: Iterable[str | None]) -> bool:
+def impossible(
+    snapshot: Snapshot, place: Place, job: Job, models: Iterable[str | None]
+) -> bool:
     """Whether it is proven that the job fits nowhere even if all that runs may move."""
     allowed = set(models)
     if job.request.gpus and _too_few(snapshot, job, allowed):
@@ -110,7 +112,9 @@ def _infeasible(
     ).infeasible
 
 
-def _sorted(here: dict[str, Occupants], names: set[str]) -> tuple[dict[str, Occupants], Occupants]:
+def _sorted(
+    here: dict[str, Occupants], names: set[str]
+) -> tuple[dict[str, Occupants], Occupants]:
     """What stays where it is (slices, shares, what drains, holds), and the tasks that may move."""
     fixed: dict[str, Occupants] = {name: [] for name in names}
     moving: Occupants = []

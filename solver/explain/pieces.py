@@ -28,7 +28,9 @@ def pieces(room: Room, models: frozenset[str | None], columns: int) -> Counter[i
     return found
 
 
-def by_level(room: Room, models: frozenset[str | None], columns: int) -> dict[str, int]:
+def by_level(
+    room: Room, models: frozenset[str | None], columns: int
+) -> dict[str, int]:
     """The most idle GPUs of the models in one domain, by level name, coarse to fine."""
     tree = room.fabric
     totals: list[defaultdict[Domain, int]] = [defaultdict(int) for _ in range(tree.depth + 1)]

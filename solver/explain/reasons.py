@@ -111,9 +111,7 @@ class Reasons:
         ]
         total = sum(other.minimum * other.request.gpus for other in members)
         evidence: dict[str, int | str] = {
-            "group": str(job.group),
-            "members": len(members),
-            "gpus": total,
+            "group": str(job.group), "members": len(members), "gpus": total
         }
         stuck = [other for other in members if not self._fits(other)]
         if stuck:

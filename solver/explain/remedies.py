@@ -24,7 +24,9 @@ from trencadis.solver.explain.wait import wait
 KINDS: tuple[RemedyKind, ...] = ("wait", "move", "stop", "limit", "shape", "nodes")
 RULES = frozenset({Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS})
 """Reasons that only time ends."""
-LIMITS = frozenset({Reason.NEVER_UNDER_LIMIT, Reason.LIMIT, Reason.THROTTLE, Reason.LICENCE})
+LIMITS = frozenset(
+    {Reason.NEVER_UNDER_LIMIT, Reason.LIMIT, Reason.THROTTLE, Reason.LICENCE}
+)
 HOPELESS = frozenset({Reason.NEVER_FITS, Reason.CONSTRAINTS, Reason.OUTAGE})
 """Reasons that no running job has to do with."""
 
@@ -36,7 +38,9 @@ def case_of(scene: Scene, alone: Alone, job: Job, code: Reason) -> Case:
     following = alone.snapshot
     unit: tuple[str, ...] = (job.name,)
     if job.group is not None:
-        members = [j.name for j in following.jobs if j.group == job.group and j.state == "pending"]
+        members = [
+            j.name for j in following.jobs if j.group == job.group and j.state == "pending"
+        ]
         unit = (job.name, *sorted(name for name in members if name != job.name))
     models, raises = _models(scene, job, code)
     return Case(following, alone, job, unit, models, raises, frozenset(scene.ledger.started))
@@ -59,7 +63,9 @@ def _models(
     return frozenset({best}), needed[best]
 
 
-def remedies(scene: Scene, case: Case, code: Reason) -> tuple[tuple[Remedy, ...], dict[str, str]]:
+def remedies(
+    scene: Scene, case: Case, code: Reason
+) -> tuple[tuple[Remedy, ...], dict[str, str]]:
     """What helps, and for kinds of which nothing does, why."""
     found: list[Remedy] = []
     none: dict[str, str] = {}
@@ -116,9 +122,8 @@ def _limit(case: Case) -> Iterator[Found]:
         yield "limit", "a larger limit alone does not make room"
         return
     texts = [raise_text(entry) for entry in case.raises]
-    yield (
-        "limit",
-        Remedy(kind="limit", sentence=f"raise {', and '.join(texts)}", raises=case.raises),
+    yield "limit", Remedy(
+        kind="limit", sentence=f"raise {', and '.join(texts)}", raises=case.raises
     )
 
 

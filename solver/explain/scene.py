@@ -84,7 +84,9 @@ class Scene:
 
     def _room(self, key: object, states: Callable[[], Sequence[NodeState]]) -> Room:
         if key not in self._rooms:
-            self._rooms[key] = room_of(states(), self.facts.admission.column, self.facts.fabric)
+            self._rooms[key] = room_of(
+                states(), self.facts.admission.column, self.facts.fabric
+            )
         return self._rooms[key]
 
 

@@ -137,7 +137,9 @@ def _held(read: Facts, busy: Mapping[str, set[int]]) -> list[Stranded]:
     ]
 
 
-def _unusable(state: NodeState, model: str, idle: int, entries: list[Entry]) -> tuple[int, str]:
+def _unusable(
+    state: NodeState, model: str, idle: int, entries: list[Entry]
+) -> tuple[int, str]:
     """Idle GPUs beyond the most that tasks of one kind could use, and what stops that kind."""
     best, why = -1, "cpu"
     for entry in entries:

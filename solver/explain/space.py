@@ -69,7 +69,9 @@ def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     )
 
 
-def _draining(scene: Scene, job: Job, ways: Sequence[Alternative], everyone: list[str]) -> Said:
+def _draining(
+    scene: Scene, job: Job, ways: Sequence[Alternative], everyone: list[str]
+) -> Said:
     """The fewest draining jobs, in the order in which they end, after which it fits."""
     low, high = 1, len(everyone)
     while low < high:

@@ -19,13 +19,8 @@ from trencadis.solver.greedy import order
 BLOCKED = NEVER | {Reason.OUTAGE, Reason.WINDOW, Reason.KIND_OF_GPU}
 """Reasons that no end of a running job ends."""
 AWAY = BLOCKED | {
-    Reason.DEPENDENCY,
-    Reason.NOT_BEFORE,
-    Reason.HELD_GPUS,
-    Reason.LIMIT,
-    Reason.THROTTLE,
-    Reason.LICENCE,
-    Reason.LENDING,
+    Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS, Reason.LIMIT, Reason.THROTTLE,
+    Reason.LICENCE, Reason.LENDING,
 }
 """Reasons of jobs for which more than room has to come."""
 
@@ -37,7 +32,9 @@ class Outlook:
         self.reasons, self.following = reasons, following
         facts = reasons.scene.facts
         waits = {job.name for job in waiting(reasons.scene)}
-        self.order = [job.name for unit in order(facts) for job in unit if job.name in waits]
+        self.order = [
+            job.name for unit in order(facts) for job in unit if job.name in waits
+        ]
         running = [job for job in following.jobs if job.on_nodes]
         self.unknown = sum(1 for job in running if self._end(job) is None)
 

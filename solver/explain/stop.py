@@ -158,7 +158,9 @@ class Stopper:
         names = tuple(sorted(order[:low]))
         return Victims(names, sum(costs[name] for name in names), cheapest=False)
 
-    def fits(self, job: Job, gone: Sequence[str], allowed: Collection[str | None]) -> bool:
+    def fits(
+        self, job: Job, gone: Sequence[str], allowed: Collection[str | None]
+    ) -> bool:
         """Whether the job fits on one of the models once these jobs are gone."""
         states = self._states(gone)
         return self.place.fits(job, states, allowed)
@@ -204,3 +206,4 @@ def _mix(menus: Sequence[Menu], count: int) -> tuple[int, tuple[str, ...]] | Non
             names.update(victims)
             left = max(0, left - more)
     return cost[missing], tuple(sorted(names))
+

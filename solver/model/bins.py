@@ -74,17 +74,19 @@ def _pooled_bins(problem: Problem, program: Program, columns: Columns) -> None:
         scopes |= {domain: len(states) for domain, states in cls.cells.items()}
         for scope, bins in scopes.items():
             inside = [
-                (cls.slots[s], col) for (_, s, domain), col in mine.items() if scope in ((), domain)
+                (cls.slots[s], col) for (_, s, domain), col in mine.items()
+                if scope in ((), domain)
             ]
             for model, idle in cls.type.counts().items():
                 program.row(
                     [(col, slot.gpus) for slot, col in inside if slot.model == model],
-                    0,
-                    idle * bins,
+                    0, idle * bins,
                 )
             for d, have in enumerate(cls.type.free):
                 if have is not None:
-                    program.row([(col, slot.need[d]) for slot, col in inside], 0, have * bins)
+                    program.row(
+                        [(col, slot.need[d]) for slot, col in inside], 0, have * bins
+                    )
 
 
 def _slot_supply(

@@ -20,8 +20,8 @@ def charged(problem: Problem, columns: Columns) -> dict[int, Terms]:
                 key = (index, m, charge.model)
                 if charge.model and key in columns.on_model:
                     terms[charge.account].append((columns.on_model[key], charge.amount))
-                elif (
-                    not charge.model or charge.model in problem.demand.shapes[member.shape].models()
-                ):
+                elif not charge.model or charge.model in problem.demand.shapes[
+                    member.shape
+                ].models():
                     terms[charge.account].extend((c, charge.amount) for c, _ in started)
     return terms

@@ -268,11 +268,8 @@ def _fill_columns(program: Program, columns: Columns, c: int, cls: BinClass) -> 
     if cls.patterns is None:
         for s, slot in enumerate(cls.slots):
             each = min(
-                (
-                    have // slot.gpus
-                    for model, have in cls.type.counts().items()
-                    if slot.gpus and model == slot.model
-                ),
+                (have // slot.gpus for model, have in cls.type.counts().items()
+                 if slot.gpus and model == slot.model),
                 default=1,
             )
             cells = {(): cls.nodes} if slot.located < 0 else cls.cells

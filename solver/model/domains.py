@@ -47,7 +47,9 @@ def _tie(
         program.row([*terms, *job], 0, 0)
 
 
-def _slots(problem: Problem, columns: Columns) -> defaultdict[int, defaultdict[Domain, Terms]]:
+def _slots(
+    problem: Problem, columns: Columns
+) -> defaultdict[int, defaultdict[Domain, Terms]]:
     """Slots offered to each located need, by the finest domain that is counted."""
     offered: defaultdict[int, defaultdict[Domain, Terms]] = defaultdict(lambda: defaultdict(list))
     classes = problem.supply.classes
@@ -63,7 +65,9 @@ def _slots(problem: Problem, columns: Columns) -> defaultdict[int, defaultdict[D
     return offered
 
 
-def _hall(program: Program, asked: dict[Domain, Terms], offered: dict[Domain, Terms]) -> None:
+def _hall(
+    program: Program, asked: dict[Domain, Terms], offered: dict[Domain, Terms]
+) -> None:
     depths = sorted({len(domain) for domain in asked})
     for depth in depths:
         want: defaultdict[Domain, Terms] = defaultdict(list)

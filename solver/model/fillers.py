@@ -79,8 +79,9 @@ def _pattern_use(
             amount += number * supply.located[located].need[d]
     if _exclusive(cls, p):
         flows = sum(
-            number
-            * max((supply.needs[n].need[d] for n, s in cls.slot_of.items() if s == slot), default=0)
+            number * max(
+                (supply.needs[n].need[d] for n, s in cls.slot_of.items() if s == slot), default=0
+            )
             for slot, number in pattern.counts
         )
         amount += max(0, min(state.free[d] for state in cls.nodes) - flows - amount)
@@ -98,7 +99,9 @@ def _keep_out_of_exclusive(problem: Problem, program: Program, columns: Columns)
         terms = [(filler, 1)]
         for column, c in taken.get(family, ()):
             cls = supply.classes[c]
-            least = min(fits(supply.needs[need], state, cls.type.column) for state in cls.nodes)
+            least = min(
+                fits(supply.needs[need], state, cls.type.column) for state in cls.nodes
+            )
             terms.append((column, least))
         program.row(terms, -INFINITE, program.high[filler])
 

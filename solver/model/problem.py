@@ -108,7 +108,9 @@ def classify(
     return Problem(read, wanted, have, thresholds)
 
 
-def _can_run(worths: Values, maker: ShapeMaker, empty: Room) -> dict[str, frozenset[str | None]]:
+def _can_run(
+    worths: Values, maker: ShapeMaker, empty: Room
+) -> dict[str, frozenset[str | None]]:
     known: dict[tuple[object, ...], frozenset[str | None]] = {}
     found: dict[str, frozenset[str | None]] = {}
     for job in worths.eligible.values():

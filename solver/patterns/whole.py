@@ -125,7 +125,9 @@ def _counts(bin_type: BinType, state: State) -> dict[str, int]:
     return {model: mask.bit_count() for model, mask in state}
 
 
-def _loss(bin_type: BinType, profile: Profile, state: State, free: tuple[int | None, ...]) -> int:
+def _loss(
+    bin_type: BinType, profile: Profile, state: State, free: tuple[int | None, ...]
+) -> int:
     masks = dict(state)
 
     def links(model: str, n: int) -> bool:
@@ -139,7 +141,9 @@ def _links_left(bin_type: BinType, state: State) -> int:
     return 0 if graph is None else sum(graph.best_left(mask) for _, mask in state)
 
 
-def _levels(bin_type: BinType, profile: Profile, best: _Best) -> list[tuple[tuple[int, ...], int]]:
+def _levels(
+    bin_type: BinType, profile: Profile, best: _Best
+) -> list[tuple[tuple[int, ...], int]]:
     """Pairs (reserve, F): the least that must stay free for F to be so low, none dominated."""
     dims = len(bin_type.free)
     corners: set[tuple[int, ...]] = {(0,) * dims}
@@ -149,7 +153,9 @@ def _levels(bin_type: BinType, profile: Profile, best: _Best) -> list[tuple[tupl
                 have is None or need <= have
                 for need, have in zip(entry.need, best.free, strict=True)
             ):
-                corners |= {tuple(map(max, corner, entry.need)) for corner in corners}
+                corners |= {
+                    tuple(map(max, corner, entry.need)) for corner in corners
+                }
     levels: list[tuple[tuple[int, ...], int]] = []
     for corner in sorted(corners, key=lambda c: (sum(c), c)):
         value = _loss(bin_type, profile, best.left, corner)
@@ -200,7 +206,9 @@ def _extend(
     while frontier:
         chosen = counts if number == 0 else (*counts, (index, number))
         for here, paid in frontier:
-            yield from _extend(bin_type, slots, order, position + 1, chosen, here, free, paid)
+            yield from _extend(
+                bin_type, slots, order, position + 1, chosen, here, free, paid
+            )
         number += 1
         if slot.cap and number > slot.cap:
             return
@@ -259,7 +267,9 @@ def graph_choices(graph: LinkGraph, slot: Slot, have: int) -> Iterator[tuple[int
         yield mask, broken if slot.cost else 0
 
 
-def _pay(costs: tuple[tuple[int, int], ...], tier: int, amount: int) -> tuple[tuple[int, int], ...]:
+def _pay(
+    costs: tuple[tuple[int, int], ...], tier: int, amount: int
+) -> tuple[tuple[int, int], ...]:
     if not amount:
         return costs
     table = dict(costs)
