@@ -13,6 +13,9 @@ from typing import Annotated, Literal
 import typer
 
 from trencadis.commands import explain as explaining
+from trencadis.commands import imports
+from trencadis.commands import log as log_command
+from trencadis.commands import slurm as slurm_commands
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -24,10 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-imports = typer.Typer(
-    help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(imports, name="import")
+app.add_typer(imports.app, name="import")
+app.add_typer(slurm_commands.app, name="slurm")
+app.command()(log_command.log)
 
 
 @app.callback(invoke_without_command=True)
@@ -49,8 +51,9 @@ def _start(
 @app.command()
 def solve(
     context: typer.Context,
-    snapshot: opt.SnapshotArg,
+    snapshot: opt.MaybeSnapshot = None,
     output: opt.PlanOut = None,
+    repro: opt.Repro = None,
     policy: opt.PolicyFile = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,
@@ -68,13 +71,20 @@ def solve(
     from trencadis.views.snapshots import plan_text
 
     io.writable(output)
-    snap = Session(context).snapshot(snapshot, policy)
+    if (snapshot is None) == (repro is None):
+        raise typer.BadParameter("give a SNAPSHOT, or --repro FILE")
+    if snapshot is not None:
+        snap = Session(context).snapshot(snapshot, policy)
     from trencadis.solver.round import Options
     from trencadis.solver.round import solve as solve_round
 
     options = Options(
         time_limit_s=time_limit, gap=gap, workers=workers, deterministic=deterministic, seed=seed
     )
+    if repro is not None:
+        from trencadis.commands.repro import read
+
+        snap, options = read(context, repro)
     plan, interrupted = interruptible(
         lambda stop: solve_round(snap, options, stop), f"Solving {len(snap.jobs)} jobs"
     )
@@ -211,62 +221,6 @@ def generate(
 
     snapshot = made(nodes, pending, load, seed, queues, gang_fraction=gang_fraction)
     deliver(snapshot, [], output, json)
-
-
-@imports.command("openb")
-def import_openb(
-    nodes_csv: opt.NodesCsv,
-    pods_csv: opt.PodsCsv,
-    running: opt.Running = 0,
-    pending: opt.NextPods = None,
-    seed: opt.Shuffle = None,
-    output: opt.SnapshotOut = "-",
-    json: opt.AlwaysJson = False,
-) -> None:
-    """Alibaba's GPU trace: CSVs of nodes and pods."""
-    from trencadis.views import io
-    from trencadis.views.session import deliver
-
-    io.writable(output)
-    from trencadis.instances.openb import read_openb
-
-    snapshot = read_openb(nodes_csv, pods_csv, running=running, pending=pending, seed=seed)
-    deliver(snapshot, [], output, json)
-
-
-@imports.command("slurm")
-def import_slurm(
-    context: typer.Context,
-    jobs: opt.JobsFile,
-    nodes: opt.NodesFile,
-    topology: opt.TopologyFile = None,
-    partitions: opt.PartitionsFile = None,
-    reservations: opt.ReservationsFile = None,
-    licenses: opt.LicensesFile = None,
-    queue_by: Annotated[
-        Literal["account", "partition"], typer.Option(help="What a queue stands for.")
-    ] = "account",
-    output: opt.SnapshotOut = "-",
-    json: opt.AlwaysJson = False,
-) -> None:
-    """What Slurm prints with --json."""
-    from trencadis.views import io
-    from trencadis.views.session import Session, deliver
-
-    io.writable(output)
-    read = Session(context).text
-    from trencadis.adapters.slurm import read_slurm
-
-    snapshot, warnings = read_slurm(
-        read(jobs),
-        read(nodes),
-        None if topology is None else read(topology),
-        partitions_json=None if partitions is None else read(partitions),
-        reservations_json=None if reservations is None else read(reservations),
-        licenses_json=None if licenses is None else read(licenses),
-        queue_by=queue_by,
-    )
-    deliver(snapshot, warnings, output, json)
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from trencadis.models import Plan, Snapshot
+from trencadis.adapters.slurm.live import SlurmConfig
+from trencadis.models import Delta, Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
 from trencadis.models.explanation import Report
 from trencadis.models.health import Health
@@ -26,6 +27,8 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Plan, "what `solve` writes"),
     (Report, "what `explain` writes"),
     (Health, "what `doctor` writes"),
+    (Delta, "what `Session.update` takes"),
+    (SlurmConfig, "the configuration of `trencadis slurm`"),
 )
 INTRODUCTION = """\
 # Schema reference

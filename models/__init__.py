@@ -13,6 +13,7 @@ from trencadis.models.cluster import (
     NvLink,
     Taint,
 )
+from trencadis.models.delta import Delta, change
 from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.models.jobs import (
     ArrayRef,
@@ -44,6 +45,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "ArrayRef",
     "Checkpoint",
+    "Delta",
     "DemandEntry",
     "Fabric",
     "FabricLevel",
@@ -81,6 +83,7 @@ __all__ = [
     "Toleration",
     "Topology",
     "apply",
+    "change",
     "load_plan",
     "load_policy",
     "load_snapshot",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import count
@@ -21,6 +22,7 @@ from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify,
 from trencadis.solver.place import place
 from trencadis.solver.preempt.exchange import make_room, wanted, without_victims
 from trencadis.solver.preempt.victims import victims
+from trencadis.solver.progress import Progress, Stage, Step
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Solution, find_counts
@@ -57,27 +59,31 @@ class Options:
 
 
 def solve(
-    snapshot: Snapshot, options: Options | None = None, stop: threading.Event | None = None
+    snapshot: Snapshot,
+    options: Options | None = None,
+    stop: threading.Event | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Plan:
     """Decides one round.
 
     Returns a plan that has passed the verifier, with bounds. Setting `stop` from another thread
-    ends the search early; the plan is then the best one found. Raises InvalidInputError if the
-    snapshot contradicts itself, InternalError if the plan fails verification.
+    ends the search early; the plan is then the best one found. `progress` hears how far it is.
+    Raises InvalidInputError if the snapshot contradicts itself, InternalError if the plan fails
+    verification.
     """
     options = options or Options()
     stop = stop or threading.Event()
     with paused_collector():
-        return _solve(snapshot, options, stop)
+        return _solve(snapshot, options, stop, Timer(progress))
 
 
-def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
-    timer = Timer()
+def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: Timer) -> Plan:
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
     read = facts(snapshot)
     timer.lap("read")
+    timer.tell("read")
     # What comes after the search takes a multiple of what it took to read the snapshot.
     search_seconds = limit
     if not options.deterministic:
@@ -110,6 +116,8 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
     timer.lap("verify")
     if verdict.violations:
         raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
+    stages = {stage.name: Stage(stage.objective, stage.bound) for stage in plan.proof.stages}
+    timer.tell("done", len(plan.starts), stages)
     if options.deterministic:
         return plan
     return plan.model_copy(update={"timings_s": timer.laps()})
@@ -162,9 +170,12 @@ def count_and_place(
         timer.lap("build")
         solution = find_counts(model, limits, thresholds)
         timer.lap("search")
+        found = {name: Stage(r.value, r.bound) for name, r in solution.stages.items()}
+        timer.tell("searched", len(ledger.started), found)
         before = ledger.started.copy()
         trouble = place(problem, model, solution.counts, ledger)
         timer.lap("place")
+        timer.tell("placed", len(ledger.started))
         more = (split | trouble.jobs, singled | trouble.nodes | spoiled(problem, solution, ledger))
         # Only a search of the whole program makes promises that are worth another attempt.
         done = more == (split, singled) or not solution.stages or limits.over()
@@ -187,11 +198,18 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
 
 
 class Timer:
-    """Wall time by step."""
+    """Wall time by step, and who hears of it."""
 
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    def __init__(self, progress: Callable[[Progress], None] | None = None) -> None:
+        self._began = self._last = time.monotonic()
         self._laps: dict[str, float] = {}
+        self._progress = progress
+
+    def tell(self, step: Step, started: int = 0, stages: dict[str, Stage] | None = None) -> None:
+        """Tells the listener, if there is one."""
+        if self._progress is not None:
+            seconds = time.monotonic() - self._began
+            self._progress(Progress(step, seconds, started, stages or {}))
 
     def lap(self, name: str) -> None:
         """Books the time since the last lap."""

@@ -27,6 +27,13 @@ def _part(value: float) -> float:
 
 
 SnapshotArg = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="JSON file, or - for stdin.")]
+MaybeSnapshot = Annotated[
+    str | None, typer.Argument(metavar="SNAPSHOT", help="JSON file, or - for stdin.")
+]
+Repro = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Instead: the round that a failure saved, and its options."),
+]
 PlanArg = Annotated[str, typer.Argument(metavar="PLAN", help="JSON file, or - for stdin.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
 AlwaysJson = Annotated[bool, typer.Option("--json", help="The output is JSON in any case.")]

@@ -29,6 +29,8 @@ class Code(IntEnum):
     NO_PLAN = 4
     """No plan keeps the hard rules."""
     INVALID_INPUT = 65
+    UNAVAILABLE = 69
+    """The native scheduler does not answer."""
     INTERNAL = 70
     INTERRUPTED = 130
 

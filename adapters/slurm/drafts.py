@@ -24,15 +24,15 @@ from trencadis.adapters.slurm.placements import OnNode, read_occupied
 
 Phase = Literal["pending", "held", "running", "draining"]
 
-_RUNNING = states(
+RUNNING = states(
     "RUNNING,CONFIGURING,SUSPENDED,STOPPED,RESIZING,SIGNALING,POWER_UP_NODE,EXPEDITING"
 )
-_WAITING = states("PENDING,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,SPECIAL_EXIT")
-_ENDED = states(
+WAITING = states("PENDING,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,SPECIAL_EXIT")
+ENDED = states(
     "COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,"
     "LAUNCH_FAILED,RECONFIG_FAIL,REVOKED"
 )
-_LEAVING = states("COMPLETING,STAGE_OUT")
+LEAVING = states("COMPLETING,STAGE_OUT")
 
 _HELD_BY_HAND = frozenset({"JobHeldUser", "JobHeldAdmin"})
 
@@ -121,19 +121,19 @@ def _draft(path: str, record: Record, context: Context) -> Draft | None:
 
 
 def _phase(path: str, found: frozenset[str], record: Record, context: Context) -> Phase | None:
-    if found & _LEAVING:
+    if found & LEAVING:
         return "draining"
     if "REVOKED" in found:
         return None
-    if found & _WAITING:
+    if found & WAITING:
         return _waiting(path, found, record, context)
-    if found & _RUNNING:
+    if found & RUNNING:
         if found & {"SUSPENDED", "STOPPED"}:
             context.report.warn(
                 f"{path}.job_state", "suspended jobs are read as running: they keep their devices"
             )
         return "running"
-    if found & _ENDED:
+    if found & ENDED:
         return None
     context.report.warn(
         f"{path}.job_state", f"state {'+'.join(sorted(found))[:60]} is not known: left out"

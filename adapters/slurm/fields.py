@@ -34,8 +34,10 @@ _LAST_SECOND = 253_402_300_799
 """The last second of the year 9999, the end of datetime."""
 
 
-def document(text: str | bytes, name: str) -> Record:
+def document(text: str | bytes | Record, name: str) -> Record:
     """The JSON object in the text. Raises InvalidInputError where there is none."""
+    if isinstance(text, Mapping):
+        return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

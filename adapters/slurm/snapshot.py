@@ -27,7 +27,8 @@ from trencadis.models.queues import Qos, Queue
 from trencadis.models.snapshot import Snapshot
 
 T = TypeVar("T")
-Text = str | bytes
+Text = str | bytes | Record
+"""A JSON document, or what it holds."""
 
 
 def read_slurm(

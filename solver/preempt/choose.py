@@ -14,7 +14,7 @@ from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.victims import Victim, allowance, surpluses
 from trencadis.solver.preempt.world import Cost, Offer, World
-from trencadis.solver.shapes import Need, Shape, Way
+from trencadis.solver.shapes import Alternative, Need, Shape, Way
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Chooser:
             chosen = self._cheapest(job, way, scope)
             if chosen is None:
                 self._failed.add((way, scope))
-            elif self._commit(job, model, way, chosen, scope):
+            elif self._commit(job, alt, chosen, scope):
                 return True
         return False
 
@@ -200,8 +200,9 @@ class Chooser:
                             found[node] = offers
 
     def _commit(
-        self, job: Job, model: str | None, way: Way, picked: list[Offer], scope: Scope
+        self, job: Job, alt: Alternative, picked: list[Offer], scope: Scope
     ) -> bool:
+        way, model, cost = alt.way, alt.way.need.model, alt.cost
         may, reclaim = self._may_go(scope), scope.reclaim
         wanted = Counter(offer.node for offer in picked)
         out = frozenset[str]().union(*(offer.out for offer in picked))
@@ -211,7 +212,7 @@ class Chooser:
             if all(self.world.room(way.need, node, less) >= n for node, n in wanted.items()):
                 out = less
         chosen = {name: self.candidates[name] for name in out if name in self.candidates}
-        if not self._affordable(chosen, reclaim) or not self._pays(job, chosen):
+        if not self._affordable(chosen, reclaim) or not self._pays(job, cost, chosen, reclaim):
             return False
         touched = {node for name in out for node in self.world.nodes_of(name)} | set(wanted)
         before = {name: self.world.started[name][0] for name in out if name in self.world.started}
@@ -245,13 +246,16 @@ class Chooser:
         self.exchange.spent |= not fits
         return fits
 
-    def _pays(self, job: Job, chosen: Mapping[str, Victim]) -> bool:
-        """Under one sum of tiers the start must save more than its victims lose."""
-        if self.read.snapshot.policy.priority_mode == "strict":
-            return True
+    def _pays(self, job: Job, cost: int, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
+        """Whether the start gains: what it saves of its waiting, late and spread as it is.
+
+        Under one sum of tiers it must save more than its victims lose.
+        """
         worth = self.read.values.worth[job.name]
         delay = max((victim.grace for victim in chosen.values()), default=0)
-        saved = worth.wait - delayed(worth.wait, delay, self.read.values.rates.horizon)
+        saved = worth.wait - cost - delayed(worth.wait, delay, self.read.values.rates.horizon)
+        if self.read.snapshot.policy.priority_mode == "strict":
+            return reclaim or saved > 0
         return saved > sum(victim.loss for victim in chosen.values())
 
 

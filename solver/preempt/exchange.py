@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Snapshot
 from trencadis.solver.accounts import books
-from trencadis.solver.capacity import capacity
+from trencadis.solver.capacity import Capacity, capacity
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts, read_accounts
 from trencadis.solver.preempt.choose import Chooser, Exchange
 from trencadis.solver.preempt.victims import Victim, victims
+from trencadis.solver.preempt.world import as_counted
 from trencadis.solver.shapes import Shape
 
 Starts = Mapping[str, tuple[str | None, Bundles]]
@@ -72,7 +73,7 @@ def relieved(read: Facts, gone: Mapping[str, Victim]) -> Facts:
     short = tuple(target for target in guarantees if target.missing > 0)
     return replace(
         read,
-        capacity=capacity(rest),
+        capacity=_capacity(read, rest),
         books=books(rest, read.values, read_accounts(read.snapshot, list(short))),
         guarantees=guarantees,
         targets=short,
@@ -83,7 +84,15 @@ def without_victims(read: Facts, candidates: Mapping[str, Victim]) -> Facts:
     """The facts with all candidates gone and no guarantee the poorer: what no plan can beat."""
     rest = _without(read, candidates)
     keys = read_accounts(read.snapshot, list(read.targets))
-    return replace(read, capacity=capacity(rest), books=books(rest, read.values, keys))
+    return replace(read, capacity=_capacity(read, rest), books=books(rest, read.values, keys))
+
+
+def _capacity(read: Facts, rest: Snapshot) -> Capacity:
+    """The supply of the rest; nodes whose GPUs were only counted stay so."""
+    counted = {state.name for state in read.capacity.states if state.counted}
+    found = capacity(rest)
+    states = tuple(as_counted(s) if s.name in counted else s for s in found.states)
+    return replace(found, states=states)
 
 
 def _without(read: Facts, gone: Mapping[str, Victim]) -> Snapshot:

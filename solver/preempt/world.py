@@ -28,6 +28,12 @@ class Offer:
     """Everyone who goes for this need and the ones before it on the node."""
 
 
+def as_counted(state: NodeState) -> NodeState:
+    """The node with only the number of its idle GPUs known, as before someone left it."""
+    idle = {model: tuple(range(len(gpus))) for model, gpus in state.idle.items()}
+    return replace(state, counted=True, idle=idle)
+
+
 class World:
     """What runs, and what the round has started so far."""
 
@@ -82,7 +88,8 @@ class World:
         residents = self.occupants.get(node, [])
         if any(job.name in gone for job, _ in residents):
             kept = [(job, task) for job, task in residents if job.name not in gone]
-            state = node_state(state.node, kept, self.facts.capacity.resources)
+            freed = node_state(state.node, kept, self.facts.capacity.resources)
+            state = as_counted(freed) if state.counted else freed
         taken = [(job, need) for job, need in self.arrived.get(node, ()) if job not in gone]
         if not taken:
             return state

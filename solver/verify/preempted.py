@@ -25,7 +25,10 @@ def without(situation: Situation, names: Iterable[str]) -> Situation:
     there = [job for job in situation.snapshot.jobs if job.on_nodes and job.name not in gone]
     return replace(
         situation,
-        states=survey(situation.snapshot, there, situation.asks),
+        states={
+            name: replace(state, counted=state.counted or situation.states[name].counted)
+            for name, state in survey(situation.snapshot, there, situation.asks).items()
+        },
         running=running,
         leaf_use=leaf_use,
     )

@@ -1,0 +1,252 @@
+"""How a plan is carried out: each action only if its preconditions still hold, written first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
+from trencadis.adapters.live.context import Context
+from trencadis.adapters.live.ground import Ground, may_start, may_stop
+from trencadis.adapters.live.hooks import HookError, tell
+from trencadis.adapters.live.overlay import overlay
+from trencadis.adapters.live.reconcile import on_nodes, withdraw
+from trencadis.adapters.live.store import Intent
+from trencadis.models import Job, Plan, Snapshot, Start
+from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
+
+PREFIX = "trencadis-"
+"""Of the names of our reservations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action of a plan, and why it is not sent, if so."""
+
+    kind: str
+    job: str
+    nodes: tuple[str, ...]
+    blocked: str | None
+
+
+def carry_out(
+    context: Context, plan: Plan, decided_on: Snapshot, reading: Reading, epoch: int
+) -> list[Step]:
+    """Sends what may be sent. UnavailableError and FencedError end it in the middle, safely."""
+    done: list[Step] = []
+    ground = Ground(overlay(reading, context.store, context.clock()), context.config.scope)
+    for step, action in _steps(context, plan, decided_on, reading, ground):
+        done.append(step)
+        if step.blocked is not None:
+            context.note(f"{step.kind}-skipped", step.job, logging.WARNING, reason=step.blocked)
+        elif isinstance(action, Preempt):
+            _announce(context, action, reading.jobs[step.job], epoch)
+        elif isinstance(action, Start):
+            _start(context, action, decided_on, reading.jobs[step.job], epoch)
+        elif isinstance(action, Reserve):
+            _reserve(context, action)
+    return done
+
+
+def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Reading) -> list[Step]:
+    """What `carry_out` would do now."""
+    ground = Ground(overlay(reading, context.store, context.clock()), context.config.scope)
+    return [step for step, _ in _steps(context, plan, decided_on, reading, ground)]
+
+
+def _steps(
+    context: Context, plan: Plan, decided_on: Snapshot, reading: Reading, ground: Ground
+) -> Iterator[tuple[Step, Preempt | Start | Reserve | None]]:
+    scope = context.config.scope
+    before = {job.name: job for job in decided_on.jobs}
+    busy = {intent.job for intent in context.store.intents()}
+    stopped: set[str] = set()
+    for preempt in sorted(plan.preempts, key=lambda action: action.job):
+        view = reading.jobs.get(preempt.job)
+        blocked = may_stop(preempt, before.get(preempt.job), view, scope)
+        if preempt.job in busy or preempt.job in stopped:
+            blocked = "an action for it is under way"
+        if blocked is None:
+            stopped.add(preempt.job)
+        yield Step("preempt", preempt.job, view.nodes if view else (), blocked), preempt
+    groups = _groups(plan, before)
+    begun: set[str] = set()
+    for start in plan.starts:
+        nodes = tuple(sorted({task.node for task in start.allocation}))
+        victims = set(start.waits_for)
+        if start.job in busy or start.job in begun:
+            blocked = "an action for it is under way"
+        elif victims:
+            # Its victims are still there: whether all is free is asked again when they have left.
+            missing = sorted(victims - stopped - busy)
+            blocked = f"its victim {missing[0]} isn't stopped" if missing else None
+        else:
+            blocked = may_start(ground, start, reading)
+        partners = groups.get(before[start.job].group or "", ()) if start.job in before else ()
+        if blocked is None and any(partner in busy for partner in partners):
+            blocked = "an action for a job of its group is under way"
+        if blocked is None:
+            begun.add(start.job)
+        yield Step("start", start.job, nodes, blocked), start
+    for reserve in plan.reserves:
+        nodes = tuple(sorted({task.node for task in reserve.allocation}))
+        outside = [node for node in nodes if not scope.has_node(node)]
+        blocked = f"node {outside[0]} is out of scope" if outside else None
+        yield Step("reserve", reserve.job, nodes, blocked), reserve
+    for kind, jobs in (
+        ("move", [move.job for move in plan.moves]),
+        ("resize", [resize.job for resize in plan.resizes]),
+        ("reconfigure", [f"{entry.node}:{entry.gpu}" for entry in plan.reconfigures]),
+    ):
+        for job in jobs:
+            yield Step(kind, job, (), f"this version sends no {kind}"), None
+
+
+def _groups(plan: Plan, before: Mapping[str, Job]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for start in plan.starts:
+        job = before.get(start.job)
+        group = None if job is None else job.group
+        if group:
+            groups[group] = (*groups.get(group, ()), start.job)
+    return groups
+
+
+def _announce(context: Context, preempt: Preempt, view: JobView, epoch: int) -> None:
+    """Tells the hook, sends the signal; the grace runs from now."""
+    now = context.clock()
+    grace = max(timedelta(), preempt.gpus_free_at - preempt.at)
+    intent = Intent(
+        preempt.job,
+        "preempt",
+        "announced",
+        now,
+        now + grace,
+        nodes=view.nodes,
+        begun=view.start,
+        room_for=preempt.makes_room_for,
+        gpus=sum(len(indices or ()) for indices in view.gpus.values()),
+        lost_gpu_seconds=preempt.lost_gpu_seconds,
+        round=context.round,
+    )
+    detail: dict[str, Any] = {
+        "name": view.title,
+        "nodes": view.nodes,
+        "room_for": preempt.makes_room_for,
+        "grace_seconds": int(grace.total_seconds()),
+        "gpus": intent.gpus,
+        "lost_gpu_seconds": preempt.lost_gpu_seconds,
+    }
+    acknowledged = False
+    try:
+        acknowledged = tell(context.config.hook, {"event": "preempt", "job": view.name, **detail})
+    except HookError as error:
+        context.note("hook-failed", preempt.job, logging.WARNING, reason=str(error))
+        if context.config.hook.required:
+            return
+    context.store.begin(intent, None, epoch)
+    context.note("preempt", preempt.job, **detail)
+    if acknowledged:
+        context.note("acknowledged", preempt.job, name=view.title)
+    try:
+        context.cluster.warn(preempt.job)
+    except RefusedError as error:
+        context.note("signal-refused", preempt.job, logging.WARNING, reason=str(error))
+
+
+def _start(context: Context, start: Start, decided_on: Snapshot, view: JobView, epoch: int) -> None:
+    now = context.clock()
+    nodes = tuple(sorted({task.node for task in start.allocation}))
+    group = next((job.group for job in decided_on.jobs if job.name == start.job), None)
+    intent = Intent(
+        start.job,
+        "start",
+        "waits" if start.waits_for else "sending",
+        now,
+        now + timedelta(seconds=context.config.start_timeout_seconds),
+        nodes=nodes,
+        allocation=tuple(task.model_dump(mode="json") for task in start.allocation),
+        group=group,
+        waits_for=start.waits_for,
+        round=context.round,
+    )
+    context.store.begin(intent, None if start.waits_for else view.terms, epoch)
+    if start.waits_for:
+        context.note("start-waits", start.job, name=view.title, for_=start.waits_for, nodes=nodes)
+        if context.config.reserve_delayed:
+            _reserve_for(context, start.job, nodes)
+        return
+    _send(context, intent, view)
+
+
+def send_due(context: Context, reading: Reading, epoch: int) -> None:
+    """Sends the starts whose victims have left, and gives up those that can't come any more."""
+    due = [intent for intent in context.store.intents() if intent.phase == "waits"]
+    if not due:
+        return
+    stopping = {i.job for i in context.store.intents() if i.kind == "preempt"}
+    held = overlay(reading, context.store, context.clock())
+    for intent in due:
+        view = reading.jobs.get(intent.job)
+        victims = {*on_nodes(reading, intent.waits_for), *stopping.intersection(intent.waits_for)}
+        if view is None or view.state != "waiting":
+            _give_up(context, intent, "the job no longer waits")
+        elif victims - stopping and not victims & stopping:
+            _give_up(context, intent, f"{min(victims)} was not stopped after all")
+        elif not victims:
+            # Its own hold is what it is about to take.
+            ours = tuple(hold for hold in held.holds if hold.job != intent.job)
+            free = held.model_copy(update={"holds": ours})
+            ground = Ground(free, context.config.scope)
+            (tasks,) = (hold.allocation for hold in held.holds if hold.job == intent.job)
+            blocked = ground.start(intent.job, tasks, view, START_PRECONDITIONS)
+            if blocked is not None:
+                _give_up(context, intent, blocked)
+                continue
+            deadline = context.clock() + timedelta(seconds=context.config.start_timeout_seconds)
+            intent = context.store.advance(  # noqa: PLW2901
+                intent, "sending", terms=view.terms, epoch=epoch, deadline=deadline
+            )
+            _send(context, intent, view)
+
+
+def _give_up(context: Context, intent: Intent, reason: str) -> None:
+    context.finish(intent, "dissolved", logging.WARNING, reason=reason)
+    if context.config.reserve_delayed:
+        context.cluster.unreserve(PREFIX + intent.job)
+
+
+def _send(context: Context, intent: Intent, view: JobView) -> None:
+    try:
+        if PREFIX + intent.job in context.cluster.reservations():
+            context.cluster.unreserve(PREFIX + intent.job)
+        context.cluster.start(intent.job, intent.nodes, view)
+    except RefusedError as error:
+        context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))
+        until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)
+        context.store.refuse(intent.job, intent.nodes, until)
+        withdraw(context, intent, view, f"refused: {error}")
+        return
+    context.store.advance(intent, "sent")
+    context.note("start", intent.job, name=view.title, nodes=intent.nodes)
+
+
+def _reserve(context: Context, reserve: Reserve) -> None:
+    nodes = tuple(sorted({task.node for task in reserve.allocation}))
+    name = PREFIX + reserve.job
+    try:
+        context.cluster.reserve(name, reserve.job, nodes, reserve.at)
+    except RefusedError as error:
+        context.note("reserve-refused", reserve.job, logging.WARNING, reason=str(error))
+        return
+    context.note("reserve", reserve.job, nodes=nodes, at=reserve.at)
+
+
+def _reserve_for(context: Context, job: str, nodes: tuple[str, ...]) -> None:
+    try:
+        context.cluster.reserve(PREFIX + job, job, nodes, context.clock())
+    except RefusedError as error:
+        context.note("reserve-refused", job, logging.WARNING, reason=str(error))

@@ -1,0 +1,39 @@
+"""What the parts of the loop share: the scheduler, the store, the rules, the clock, the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trencadis.adapters.live.cluster import Cluster
+from trencadis.adapters.live.config import LiveConfig
+from trencadis.adapters.live.logs import decision
+from trencadis.adapters.live.store import Intent, Store
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Context:
+    """One loop's, or one command's."""
+
+    cluster: Cluster
+    store: Store
+    config: LiveConfig
+    clock: Clock
+    log: logging.Logger
+    round: int | None = None
+    """The round that what happens belongs to."""
+
+    def note(self, kind: str, job: str = "", level: int = logging.INFO, **detail: Any) -> None:
+        """Records an event, with its line in the log."""
+        self.store.add_event(self.clock(), self.round, job, kind, **detail)
+        decision(self.log, kind, job, level=level, **detail)
+
+    def finish(self, intent: Intent, kind: str, level: int = logging.INFO, **detail: Any) -> None:
+        """Ends what is under way, with its event and its line."""
+        self.store.end(intent.job, kind, self.clock(), intent.round, **detail)
+        decision(self.log, kind, intent.job, level=level, **detail)

@@ -1,0 +1,56 @@
+"""How all jobs go back to the native scheduler: pause, uninstall, and when the loop is gone."""
+
+from __future__ import annotations
+
+import logging
+
+from trencadis.adapters.live.carry import PREFIX
+from trencadis.adapters.live.cluster import RefusedError
+from trencadis.adapters.live.context import Context
+
+# A stop that was sent can't be called back: the job waits again soon, and is given back then.
+UNDER_WAY = ("stopping",)
+
+
+def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list[str]]:
+    """Gives back what waits. Returns the jobs given back, and those that still have to leave.
+
+    First it fences: a loop that is in the middle of a round sends nothing more. What it sets of the
+    state, it sets with that. Safe to do again.
+    """
+    store, cluster = context.store, context.cluster
+    store.fence(**state)
+    reading = cluster.read(store.terms())
+    terms = store.terms()
+    leaving: list[str] = []
+    for intent in store.intents():
+        view = reading.jobs.get(intent.job)
+        gone = view is None or view.state in ("waiting", "ended")
+        if intent.kind == "preempt" and intent.phase in UNDER_WAY and not gone:
+            leaving.append(intent.job)
+        elif intent.kind == "preempt" and view is not None and view.state == "waiting":
+            context.finish(
+                intent, "preempted", gpus=intent.gpus, lost_gpu_seconds=intent.lost_gpu_seconds
+            )
+        elif view is not None and intent.kind == "start" and view.state in ("running", "leaving"):
+            context.finish(intent, "started", nodes=view.nodes, gpus=dict(view.gpus))
+        else:
+            context.finish(intent, "called-off", reason=why)
+    given: list[str] = []
+    for job, view in sorted(reading.jobs.items()):
+        ours = view.state == "waiting" and view.managed
+        changed = view.state == "released" and job in terms
+        if not (ours or changed):
+            continue
+        try:
+            cluster.give_back(job, terms.get(job, view.terms))
+        except RefusedError as error:
+            context.note("not-given-back", job, logging.WARNING, reason=str(error))
+            continue
+        store.forget_terms(job)
+        given.append(job)
+        context.note("given-back", job, name=view.title, reason=why)
+    for name in cluster.reservations():
+        if name.startswith(PREFIX):
+            cluster.unreserve(name)
+    return given, leaving

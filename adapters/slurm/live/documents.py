@@ -1,0 +1,103 @@
+"""Where a reading's documents come from: Slurm's commands, or slurmrestd with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trencadis.adapters.live.cluster import RefusedError
+from trencadis.adapters.slurm.fields import Record, document
+from trencadis.adapters.slurm.live import show
+from trencadis.adapters.slurm.live.commands import Commands
+from trencadis.adapters.slurm.live.config import SlurmOptions
+from trencadis.adapters.slurm.live.qos import FORMAT
+from trencadis.adapters.slurm.live.rest import Rest
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What one reading needs."""
+
+    jobs: Record
+    nodes: Record
+    partitions: Record
+    reservations: Record
+    licenses: Record
+    topology: str | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts_memory(self) -> bool:
+        """Whether memory is something that jobs use up; else what they ask for is only a wish."""
+        return "MEMORY" in self.settings.get("SelectTypeParameters", "MEMORY").upper()
+
+
+def read_documents(options: SlurmOptions, run: Commands, rest: Rest | None) -> Documents:
+    """All documents, as of about one moment. Raises RefusedError or UnavailableError."""
+    settings = show.settings(run("scontrol", "show", "config"))
+    get = rest.document if rest is not None else None
+    topology: str | None
+    if options.topology_file is not None:
+        topology = Path(options.topology_file).read_text(encoding="utf-8")
+    else:
+        try:
+            topology = run("scontrol", "show", "topology").strip() or None
+        except RefusedError:
+            topology = None
+    if topology is not None and "Name=" not in topology:
+        topology = None  # a sentence that there is none
+    return Documents(
+        jobs=get("jobs") if get else document(run("squeue", "--json", "--states=all"), "jobs"),
+        nodes=get("nodes") if get else _nodes(settings, run),
+        partitions=show.partitions(run("scontrol", "-o", "show", "partitions")),
+        reservations=show.reservations(run("scontrol", "-o", "show", "reservations")),
+        licenses=show.licenses(run("scontrol", "-o", "show", "licenses")),
+        topology=topology,
+        settings=settings,
+    )
+
+
+def _nodes(settings: Mapping[str, str], run: Commands) -> Record:
+    """sinfo prints groups of nodes since 23.02; since then scontrol prints JSON as well."""
+    numbers = settings.get("SLURM_VERSION", "").split(".")[:2]
+    version = [int(part) for part in numbers if part.isdecimal()]
+    if version >= [23, 2]:
+        return document(run("scontrol", "show", "nodes", "--json"), "nodes")
+    return document(run("sinfo", "--json"), "nodes")
+
+
+def qos_table(run: Commands) -> str | None:
+    """What the accounting database tells of QOS; None where there is none."""
+    try:
+        return run("sacctmgr", "-nP", "show", "qos", f"format={FORMAT}")
+    except RefusedError:
+        return None
+
+
+def without_ours(documents: Documents, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Nodes and reservations without our own: what they keep, the plan keeps already."""
+    mine: set[str] = set()
+    others = []
+    for entry in documents.reservations.get("reservations", []):
+        if str(entry["name"]).startswith(prefix):
+            mine.add(str(entry["name"]))
+        else:
+            others.append(entry)
+    nodes = dict(documents.nodes)
+    if mine and isinstance(nodes.get("nodes"), list):
+        nodes["nodes"] = [_freed(node, mine) for node in nodes["nodes"]]
+    return nodes, {"reservations": others}
+
+
+def _freed(node: Any, mine: set[str]) -> Any:
+    if not isinstance(node, dict) or str(node.get("reservation", "")) not in mine:
+        return node
+    state: Any = node.get("state")
+    if isinstance(state, str):
+        state = "+".join(part for part in state.split("+") if part.upper() != "RESERVED") or "IDLE"
+    elif isinstance(state, list):
+        state = [part for part in state if str(part).upper() != "RESERVED"] or ["IDLE"]
+    flags = [flag for flag in node.get("state_flags", ()) if str(flag).upper() != "RESERVED"]
+    return {**node, "state": state, "state_flags": flags, "reservation": ""}

@@ -1,0 +1,194 @@
+"""Slurm as a native scheduler: how it is read, and by which commands it is steered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from trencadis.adapters.live.carry import PREFIX
+from trencadis.adapters.live.cluster import JobView, Reading, RefusedError, Terms, UnavailableError
+from trencadis.adapters.slurm.fields import entries
+from trencadis.adapters.slurm.live import show
+from trencadis.adapters.slurm.live.commands import Commands
+from trencadis.adapters.slurm.live.config import SlurmConfig
+from trencadis.adapters.slurm.live.documents import (
+    Documents,
+    qos_table,
+    read_documents,
+    without_ours,
+)
+from trencadis.adapters.slurm.live.preemption import objections
+from trencadis.adapters.slurm.live.qos import read_qos
+from trencadis.adapters.slurm.live.records import MAX_ARRAY, Prepared, prepare
+from trencadis.adapters.slurm.live.rest import Rest
+from trencadis.adapters.slurm.snapshot import read_slurm
+from trencadis.models import Job, Qos, Snapshot
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+class SlurmCluster:
+    """`adapters.live.cluster.Cluster` for Slurm."""
+
+    def __init__(
+        self,
+        config: SlurmConfig,
+        run: Commands | None = None,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self.config = config
+        self._run = run or Commands(config.slurm.command_timeout_seconds)
+        self._clock = clock
+        self._rest = None
+        if config.slurm.slurmrestd is not None:
+            self._rest = Rest(
+                config.slurm.slurmrestd, config.slurm.token, config.slurm.command_timeout_seconds
+            )
+        self._qos: tuple[Qos, ...] | None = config.qos or None
+        self._users: dict[str, str] = {}
+
+    # Reading
+
+    def read(self, remembered: Mapping[str, Terms]) -> Reading:
+        """Jobs, nodes and all else, as a snapshot and views."""
+        documents = read_documents(self.config.slurm, self._run, self._rest)
+        now = self._clock()
+        records = entries(documents.jobs, "jobs", "jobs")
+        prepared = prepare(records, self.config, remembered, now)
+        self._users = prepared.users
+        if self._qos is None:
+            table = qos_table(self._run)
+            self._qos = () if table is None else read_qos(table)
+        nodes, reservations = without_ours(documents, PREFIX)
+        config = self.config
+        snapshot, warnings = read_slurm(
+            {**documents.jobs, "jobs": prepared.records},
+            nodes,
+            documents.topology,
+            partitions_json=documents.partitions,
+            reservations_json=reservations,
+            licenses_json=documents.licenses,
+            now=now,
+            queue_by=config.slurm.queue_by,
+            tiers=config.slurm.tiers,
+            policy=config.policy,
+            queues=config.queues,
+            qos=self._qos,
+            array_tasks=MAX_ARRAY,
+        )
+        return Reading(self._fitted(snapshot, prepared, documents), prepared.views, warnings)
+
+    def _fitted(self, snapshot: Snapshot, prepared: Prepared, documents: Documents) -> Snapshot:
+        scope = self.config.live.scope
+        return snapshot.model_copy(
+            update={
+                "jobs": tuple(self._job(job, prepared, documents) for job in snapshot.jobs),
+                "nodes": tuple(
+                    node
+                    if scope.has_node(node.name)
+                    else node.model_copy(update={"cordoned": True})
+                    for node in snapshot.nodes
+                ),
+            }
+        )
+
+    def _job(self, job: Job, prepared: Prepared, documents: Documents) -> Job:
+        update: dict[str, Any] = {}
+        view = prepared.views.get(job.name)
+        outside = any(not self.config.live.scope.has_node(t.node) for t in job.allocation)
+        if view is None or not view.stoppable or outside:
+            update["preemptible"] = False
+        if job.qos not in self.config.slurm.tiers:
+            # `normal` is most sites' only QOS and the name of a tier: what is said outranks it.
+            tiers = self.config.slurm.partition_tiers
+            found = [tiers[p] for p in prepared.partitions.get(job.name, ()) if p in tiers]
+            if found:
+                update["priority"] = found[0]
+        if not documents.counts_memory and job.request.memory_mib:
+            update["request"] = job.request.model_copy(update={"memory_mib": 0})
+        return job.model_copy(update=update) if update else job
+
+    def objections(self) -> list[str]:
+        """Slurm's own preemption, where it acts in scope."""
+        return objections(
+            show.settings(self._run("scontrol", "show", "config")),
+            show.lines(self._run("scontrol", "-o", "show", "partitions")),
+            lambda: qos_table(self._run),
+            self.config.live.scope,
+        )
+
+    def alive(self) -> bool:
+        """Whether the controller answers."""
+        try:
+            return "UP" in self._run("scontrol", "ping")
+        except (RefusedError, UnavailableError):
+            return False
+
+    # Acting
+
+    def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
+        """Names the nodes, then lets the job go."""
+        changes = {"ReqNodeList": ",".join(nodes)}
+        changes |= self._runs_in(view.terms)
+        self._update(job, changes)
+        self._run("scontrol", "release", job)
+
+    def withdraw(self, job: str, terms: Terms) -> None:
+        """Holds the job as its user would, so that the user may still let it go."""
+        self._run("scontrol", "uhold", job)
+        self._update(job, terms)
+
+    def restore(self, job: str, terms: Terms) -> None:
+        """Names the nodes that the user named, if any."""
+        self._update(job, terms)
+
+    def warn(self, job: str) -> None:
+        """The signal, to all processes of the job."""
+        self._run("scancel", f"--signal={self.config.slurm.signal}", "--full", job)
+
+    def stop(self, job: str) -> None:
+        """Requeues the job, held."""
+        self._run("scontrol", "requeuehold", job)
+
+    def give_back(self, job: str, terms: Terms) -> None:
+        """As the user submitted it, only not held."""
+        changes = dict(terms)
+        changes |= self._runs_in(changes)
+        self._update(job, changes)
+        self._run("scontrol", "release", job)
+
+    def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:
+        """Whole nodes for the job's user. What runs there goes on."""
+        if name in self.reservations():
+            return
+        at = "now" if start <= self._clock() else f"{start.astimezone():%Y-%m-%dT%H:%M:%S}"
+        self._run(
+            "scontrol", "create", "reservation", f"ReservationName={name}",
+            f"Users={self._users.get(job) or 'root'}", f"Nodes={','.join(nodes)}",
+            f"StartTime={at}", "Duration=infinite", "Flags=IGNORE_JOBS",
+        )  # fmt: skip
+
+    def unreserve(self, name: str) -> None:
+        """Deletes it."""
+        if name in self.reservations():
+            self._run("scontrol", "delete", f"ReservationName={name}")
+
+    def reservations(self) -> list[str]:
+        """Those whose names begin as ours do."""
+        document = show.reservations(self._run("scontrol", "-o", "show", "reservations"))
+        names = [str(entry["name"]) for entry in document["reservations"]]
+        return [name for name in names if name.startswith(PREFIX)]
+
+    def _runs_in(self, terms: Terms) -> dict[str, str]:
+        """Where a job of a held partition runs."""
+        listed = terms.get("Partition", "").split(",")
+        runs_in = [self.config.slurm.held_partitions.get(entry, entry) for entry in listed]
+        return {"Partition": ",".join(runs_in)} if runs_in != listed else {}
+
+    def _update(self, job: str, changes: Mapping[str, str]) -> None:
+        if changes:
+            words = [f"{key}={value}" for key, value in sorted(changes.items())]
+            self._run("scontrol", "update", f"JobId={job}", *words)

@@ -1,0 +1,41 @@
+"""`trencadis log`: what was decided about a job, and why, from the record of the live loop."""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trencadis.commands.slurm import STATE, State
+from trencadis.views import options as opt
+
+
+def log(
+    job: Annotated[str, typer.Argument(metavar="JOB")],
+    state: State = STATE,
+    json: opt.Json = False,
+) -> None:
+    """Tell what the live loop decided about a job, and what became of it."""
+    from trencadis.adapters.live.audit import history, sentence
+    from trencadis.adapters.live.store import Store
+    from trencadis.models import Fault, InvalidInputError
+    from trencadis.views import io
+    from trencadis.views.session import dumps
+
+    if not Path(state).is_file():
+        raise InvalidInputError([Fault("$", f"there is no log {state}")])
+    store = Store(state)
+    try:
+        entries = history(store, job)
+    finally:
+        store.close()
+    if json:
+        io.write(io.STANDARD, dumps({"job": job, "entries": entries}))
+    elif entries:
+        lines = [io.clean(sentence(entry)) for entry in entries]
+        io.write(io.STANDARD, "\n".join(lines) + "\n")
+    else:
+        io.tell(f"The log says nothing of job {job}.")

@@ -1,0 +1,237 @@
+"""A real Slurm on loopback: a controller and node daemons, eight pretend GPUs a node.
+
+No root services, no munge, no accounting database; everything is in one directory and ends with
+`stop`. Works with Debian's slurm-wlm 22.05.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+PROGRAMS = ("slurmctld", "slurmd", "squeue", "sinfo", "scontrol", "sbatch", "scancel")
+
+CONF = """\
+ClusterName=lab
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={dir}/state
+SlurmdSpoolDir={dir}/spool/%n
+SlurmctldPidFile={dir}/ctld.pid
+SlurmdPidFile={dir}/%n.pid
+SlurmctldLogFile={dir}/ctld.log
+SlurmdLogFile={dir}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=1024
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=2,batch_sched_delay=0
+GresTypes=gpu
+SlurmdParameters=config_overrides
+TopologyPlugin=topology/tree
+ReturnToService=2
+KillWait=1
+CompleteWait=0
+MessageTimeout=5
+PreemptType={preempt}
+PreemptMode={preempt_mode}
+{nodes}
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE State=UP
+PartitionName=high Nodes=ALL PriorityTier=10 MaxTime=INFINITE State=UP
+PartitionName=inbox Nodes=ALL MaxTime=INFINITE State=DOWN
+"""
+
+JOB = """\
+#!/bin/bash
+# Says when it starts, is warned and ends, in a file that all jobs share.
+say() { echo "$1 $SLURM_JOB_ID $(date +%s.%N) $SLURM_JOB_NODELIST" >> "$LAB_OUT"; }
+trap 'say warned' TERM
+say start
+# A second run has less to do: the first left a checkpoint, so to say.
+(( ${SLURM_RESTART_COUNT:-0} > 0 )) && set -- 2
+end=$((SECONDS + $1))
+while (( SECONDS < end )); do sleep 0.2; done
+say end
+"""
+
+
+def missing() -> str | None:
+    """Why there can be no lab on this machine."""
+    absent = [name for name in PROGRAMS if shutil.which(name, path=PLACES) is None]
+    return f"Slurm isn't installed ({', '.join(absent)})" if absent else None
+
+
+class Lab:
+    """One cluster of nodes g1, g2, …; two to a leaf switch."""
+
+    def __init__(self, directory: Path, nodes: int = 4, *, preempts: bool = False) -> None:
+        self.directory = directory
+        self.names = [f"g{number}" for number in range(1, nodes + 1)]
+        self.conf = directory / "slurm.conf"
+        self.out = directory / "out"
+        self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PLACES}
+        self._write(preempts)
+
+    def _write(self, preempts: bool) -> None:
+        for name in ("state", "spool", "dev"):
+            (self.directory / name).mkdir()
+        for number in range(8):
+            (self.directory / "dev" / f"nvidia{number}").touch()
+        self.out.touch()
+        port, *ports = _free_ports(1 + len(self.names))
+        lines = [
+            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={at} CPUs=64"
+            " RealMemory=512000 Gres=gpu:h100:8 State=UNKNOWN"
+            for name, at in zip(self.names, ports, strict=True)
+        ]
+        self.conf.write_text(
+            CONF.format(
+                port=port,
+                user=getpass.getuser(),
+                dir=self.directory,
+                nodes="\n".join(lines),
+                preempt="preempt/partition_prio" if preempts else "preempt/none",
+                preempt_mode="REQUEUE" if preempts else "OFF",
+            )
+        )
+        listed = ",".join(self.names)
+        (self.directory / "gres.conf").write_text(
+            f"NodeName={listed} Name=gpu Type=h100 File={self.directory}/dev/nvidia[0-7]\n"
+        )
+        leaves = [self.names[i : i + 2] for i in range(0, len(self.names), 2)]
+        switches = [f"SwitchName=leaf{i} Nodes={','.join(m)}" for i, m in enumerate(leaves, 1)]
+        switches.append(f"SwitchName=spine Switches=leaf[1-{len(leaves)}]")
+        (self.directory / "topology.conf").write_text("\n".join(switches) + "\n")
+        (self.directory / "job.sh").write_text(JOB)
+
+    # Daemons
+
+    def start(self) -> None:
+        """Starts everything, and waits until all nodes are idle."""
+        self.start_controller()
+        for name in self.names:
+            self.run("slurmd", "-N", name)
+        self.wait(lambda: self.squeue_nodes() == {"idle"}, "the nodes don't come up")
+
+    def start_controller(self) -> None:
+        """Starts the controller, and waits until it answers."""
+        self.run("slurmctld")
+        self.wait(lambda: "UP" in self.run("scontrol", "ping", check=False), "no controller")
+
+    def stop_controller(self) -> None:
+        """Ends the controller; jobs go on."""
+        _end(self.directory / "ctld.pid")
+
+    def stop(self) -> None:
+        """Ends all jobs and daemons."""
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            self.run("scancel", "--user", getpass.getuser(), check=False, timeout=10)
+            self.wait(lambda: not self.run("squeue", "-h", "-t", "R,CG"), "", seconds=8)
+        for file in self.directory.glob("*.pid"):
+            _end(file)
+
+    # Commands
+
+    def run(self, *words: str, check: bool = True, timeout: float = 60) -> str:
+        """A command's output."""
+        program = shutil.which(words[0], path=PLACES)
+        done = subprocess.run(
+            [str(program), *words[1:]],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(words)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def squeue_nodes(self) -> set[str]:
+        """The states of the nodes."""
+        return set(self.run("sinfo", "-h", "-N", "-o", "%T", check=False).split())
+
+    def submit(self, seconds: int, *options: str, held: bool = True) -> str:
+        """A job that runs so long; its number."""
+        told = self.run(
+            "sbatch", "--parsable", *(["-H"] if held else []), "-o", "/dev/null",
+            f"--export=ALL,LAB_OUT={self.out}", *options,
+            str(self.directory / "job.sh"), str(seconds),
+        )  # fmt: skip
+        return told.strip().split(";")[0]
+
+    def states(self) -> dict[str, str]:
+        """State by job, of those that Slurm still lists."""
+        lines = self.run("squeue", "-h", "-t", "all", "-r", "-o", "%i %T").splitlines()
+        pairs = (line.split() for line in lines)
+        return {pair[0]: pair[1] for pair in pairs}
+
+    def told(self) -> list[tuple[str, str, float, str]]:
+        """What jobs said: word, number, when, host list."""
+        rows = (line.split() for line in self.out.read_text().splitlines())
+        return [(row[0], row[1], float(row[2]), row[3]) for row in rows]
+
+    def wait(
+        self, until: Callable[[], object], why: str | Callable[[], str], seconds: float = 30
+    ) -> None:
+        """Until the condition holds; the daemons have no other way to tell."""
+        end = time.monotonic() + seconds
+        while not until():
+            if time.monotonic() > end:
+                raise AssertionError(why if isinstance(why, str) else why())
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def lab(directory: Path, nodes: int = 4, *, preempts: bool = False) -> Iterator[Lab]:
+    """A running cluster that is gone afterwards."""
+    cluster = Lab(directory, nodes, preempts=preempts)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _end(pid_file: Path) -> None:
+    """Ends a daemon by its number, and waits until it is gone."""
+    try:
+        pid = int(pid_file.read_text())
+        os.kill(pid, signal.SIGTERM)
+    except (OSError, ValueError):
+        return
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return
+        time.sleep(0.1)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,189 @@
+"""The smaller parts of the live loop: shadow, hooks, metrics, log lines, reservations."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from live_fake import T0, Fake, Work, context, first_fit, loop
+
+from trencadis.adapters.live.cluster import JobView, Reading, Terms
+from trencadis.adapters.live.config import Hook
+from trencadis.adapters.live.hooks import HookError, tell
+from trencadis.adapters.live.lock import locked
+from trencadis.adapters.live.logs import decision, setup
+from trencadis.adapters.live.loop import Loop
+from trencadis.adapters.live.shadow import Shadow
+from trencadis.models import InvalidInputError, Plan, Snapshot
+from trencadis.solver.round import Options, solve
+
+
+class Watched(Fake):
+    """A scheduler that starts its jobs itself; what it may start is for the shadow to think of."""
+
+    def read(self, remembered: Mapping[str, Terms]) -> Reading:
+        reading = super().read(remembered)
+        views = {
+            name: JobView(
+                name,
+                view.state,
+                managed=view.state == "released",
+                nodes=view.nodes,
+                start=view.start,
+                submit=T0,
+                end=self.now if view.state == "ended" else None,
+            )
+            for name, view in reading.jobs.items()
+        }
+        jobs = tuple(
+            job.model_copy(update={"state": "pending"}) if job.state == "held" else job
+            for job in reading.snapshot.jobs
+        )
+        return Reading(reading.snapshot.model_copy(update={"jobs": jobs}), views)
+
+
+def test_shadow_sends_nothing_and_tells_the_difference(tmp_path: Path) -> None:
+    """Slurm leaves `b` waiting for ever; the shadow starts it at once."""
+    jobs = {"a": Work(4, state="released", lasts=3), "b": Work(4, state="released", never=True)}
+    fake = Watched(jobs)
+    live = context(fake, tmp_path / "state", mode="shadow")
+    running = Loop(live, first_fit)
+    for _ in range(4):
+        running.round()
+        fake.tick()
+    assert {fake.jobs[name].required for name in "ab"} == {()}
+    assert live.store.intents() == []
+    assert live.store.rows("SELECT 1 FROM events") == []
+    shadow = running.shadow
+    assert shadow is not None
+    report = shadow.report()
+    assert (report.jobs, report.native_started, report.shadow_started) == (2, 1, 2)
+    assert report.shadow_waiting_gpu_hours == 0
+    # a waited one tick of 10 s, b all of 30 s, on four GPUs each.
+    assert report.native_waiting_gpu_hours == pytest.approx(4 * 40 / 3_600, abs=0.001)
+    assert Shadow(live.store)._twins.keys() == {"a", "b"}
+
+
+def test_hooks(tmp_path: Path) -> None:
+    out = tmp_path / "told"
+    script = (
+        f"import sys; open({str(out)!r}, 'w').write(sys.stdin.read()); print('{{\"ack\": true}}')"
+    )
+    assert tell(Hook(command=(sys.executable, "-c", script)), {"job": "7"})
+    assert json.loads(out.read_text()) == {"job": "7"}
+    assert not tell(Hook(command=(sys.executable, "-c", "print('thanks')")), {})
+    assert not tell(Hook(), {})
+    for command in ((sys.executable, "-c", "raise SystemExit(3)"), (str(tmp_path / "none"),)):
+        with pytest.raises(HookError):
+            tell(Hook(command=command), {})
+    with pytest.raises(HookError, match="neither http"):
+        tell(Hook(webhook="file:///etc/passwd"), {})
+
+
+def test_webhook() -> None:
+    told: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"ack": true}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        assert tell(Hook(webhook=f"http://127.0.0.1:{server.server_port}/x"), {"job": "7"})
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert json.loads(told[0]) == {"job": "7"}
+
+
+def test_a_required_hook_that_fails_spares_the_job(tmp_path: Path) -> None:
+    fake = Fake({"v": Work(4, lasts=99), "u": Work(4)}, nodes=1)
+    hook = Hook(command=(str(tmp_path / "none"),), required=True)
+    live = loop(fake, tmp_path / "state", {"u": "v"}, hook=hook)
+    for _ in range(4):
+        live.round()
+        fake.tick()
+    assert fake.warned == []
+    assert fake.jobs["v"].state == "running"
+    assert fake.jobs["u"].state == "waiting"
+
+
+def test_reservations_of_delayed_starts_come_and_go(tmp_path: Path) -> None:
+    fake = Fake({"v": Work(4, lasts=99), "u": Work(4)}, nodes=1)
+    live = loop(fake, tmp_path / "state", {"u": "v"}, reserve_delayed=True)
+    live.round()
+    fake.tick()
+    live.round()
+    assert fake.reserved == ["trencadis-u"]
+    for _ in range(5):
+        fake.tick()
+        live.round()
+    assert fake.reserved == []
+    assert fake.jobs["u"].runs
+
+
+def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
+    fake = Fake({"a": Work(3), "b": Work(4), "c": Work(4)})
+    live = context(fake, tmp_path / "state")
+
+    def decide(snapshot: Snapshot) -> Plan:
+        return solve(snapshot, Options(deterministic=True, time_limit_s=2))
+
+    file = tmp_path / "m.prom"
+    assert Loop(live, decide, metrics_file=file).round()
+    text = file.read_text()
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r"# (HELP|TYPE) trencadis_\w+ .+"
+            r'|trencadis_\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? [-\d.e+]+',
+            line,
+        ), line
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    assert values["trencadis_gpus"] == "8"
+    assert values["trencadis_gpus_used"] == "8"
+    assert values['trencadis_guarantee_shortfall_gpus{level="queues"}'] == "0"
+    assert sum(float(v) for k, v in values.items() if k.startswith("trencadis_pending_jobs")) == 1
+    assert values['trencadis_idle_domain_ratio{level="node"}'] == "0.5"
+
+
+def test_log_lines() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    plain, terminal = io.StringIO(), Terminal()
+    for stream in (plain, terminal):
+        log = setup("info", stream)
+        decision(log, "start", "7", name="train\x1b", nodes=("g1", "g2"), reason="saves 5 GPU-s")
+        decision(log, "plan-wait", "8", level=10, reason="hidden at info")
+    (line,) = plain.getvalue().splitlines()
+    assert json.loads(line)["nodes"] == ["g1", "g2"]
+    assert json.loads(line)["event"] == "start"
+    (text,) = terminal.getvalue().splitlines()
+    assert 'job=7 name=train? nodes=g1,g2 reason="saves 5 GPU-s"' in text.replace(
+        '"train?"', "train?"
+    )
+
+
+def test_only_one_process_acts(tmp_path: Path) -> None:
+    first = locked(tmp_path / "state")
+    with first, pytest.raises(InvalidInputError, match="another"), locked(tmp_path / "state"):
+        pass
+    with locked(tmp_path / "state"):
+        pass
