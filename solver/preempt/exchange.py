@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Snapshot
 from trencadis.solver.accounts import books
-from trencadis.solver.capacity import Capacity, capacity
+from trencadis.solver.capacity import Capacity, capacity, running_model, vector
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts, read_accounts
 from trencadis.solver.preempt.choose import Chooser, Exchange
 from trencadis.solver.preempt.victims import Victim, victims
 from trencadis.solver.preempt.world import as_counted
-from trencadis.solver.shapes import Shape
+from trencadis.solver.shapes import Need, Shape
 
 Starts = Mapping[str, tuple[str | None, Bundles]]
 
@@ -46,11 +47,18 @@ def make_room(read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape]) -> Rel
     if not exchange.victims:
         return None
     started = dict(chooser.world.started)
+    trials: dict[int, Trial] = {}
     for name in sorted(exchange.victims, key=lambda n: (-exchange.victims[n].loss, n)):
+        tier = exchange.victims[name].tier
+        if tier not in trials:
+            trials[tier] = Trial(read, exchange, started, tier)
+        if not trials[tier].fits_without(exchange.victims[name], shape_of):
+            continue
         without = _reprieved(read, exchange, started, shape_of, name)
         if without is not None:
             started = without
             del exchange.victims[name]
+            trials.clear()
     if not exchange.victims:
         return None
     facts = relieved(read, exchange.victims)
@@ -62,13 +70,15 @@ def make_room(read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape]) -> Rel
 def relieved(read: Facts, gone: Mapping[str, Victim]) -> Facts:
     """The facts with these victims off their nodes; what waiting is worth stays."""
     rest = _without(read, gone)
-    lost: dict[str, int] = {}
+    lost: Counter[tuple[str, str]] = Counter()
+    nodes = {node.name: node for node in read.snapshot.nodes}
     for victim in gone.values():
+        model = running_model(victim.job, nodes)
         for queue in read.values.tree.chain(victim.job.queue):
-            lost[queue] = lost.get(queue, 0) + victim.units
+            lost[(queue, "")] += victim.units
+            lost[(queue, model or "-")] += victim.units
     guarantees = tuple(
-        replace(t, missing=t.missing + (0 if t.model else lost.get(t.queue, 0)))
-        for t in read.guarantees
+        replace(t, missing=t.missing + lost[(t.queue, t.model)]) for t in read.guarantees
     )
     short = tuple(target for target in guarantees if target.missing > 0)
     return replace(
@@ -158,3 +168,63 @@ def _reprieved(
             if not better(job):
                 enter(ledger, facts.values.eligible[job], model, bundles)
     return dict(ledger.started)
+
+
+class Trial:
+    """A quick look at whether a victim of one tier could stay, on counts of GPUs alone."""
+
+    def __init__(self, read: Facts, exchange: Exchange, started: Starts, tier: int) -> None:
+        self.facts = relieved(read, exchange.victims)
+        worth = self.facts.values.worth
+        better = {
+            name: start
+            for name, start in started.items()
+            if worth[name].tier < tier or name in exchange.reclaims
+        }
+        self.starts = better
+        self.ledger = _again(self.facts, better)
+        self.nodes = {node.name: node for node in read.snapshot.nodes}
+
+    def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
+        """Whether its betters find places with the victim back on its nodes."""
+        ledger, job = self.ledger, victim.job
+        back = [
+            (task.node, self._need(job)) for task in job.allocation if task.node in ledger.nodes
+        ]
+        there = {node for node, _ in back}
+        moved = [
+            name
+            for name, (_, bundles) in self.starts.items()
+            if name in ledger.started and any(node in there for node, _ in bundles)
+        ]
+        ledger.withdraw(moved)
+        for node, need in back:
+            ledger.take(job.name, need, node)
+        complete(
+            ledger,
+            shape_of.__getitem__,
+            [(self.facts.values.eligible[name],) for name in sorted(moved)],
+        )
+        found = all(name in ledger.started for name in moved)
+        ledger.withdraw([name for name in moved if name in ledger.started])
+        ledger.give_back(job.name, back)
+        for name in moved:
+            enter(ledger, self.facts.values.eligible[name], *self.starts[name])
+        return found
+
+    def _need(self, job: Job) -> Need:
+        model = running_model(job, self.nodes)
+        return Need(
+            gpus=job.request.gpus if model is not None else 0,
+            sets=1,
+            need=vector(job, self.facts.capacity.resources),
+            model=model,
+            columns=-1,
+            linked=False,
+            union=False,
+            unlinked_cost=0,
+            tier=-1,
+            exclusive=False,
+            cap=0,
+            owner="",
+        )

@@ -168,6 +168,19 @@ class Board:
             idle = self.states[row].idle_of(model)
         return self.states[row].node.nvlink.links, idle
 
+    def put(self, row: int, state: NodeState) -> None:
+        """Change what a node has left; rows of single nodes only."""
+        for model, column in self.gpus.items():
+            column[row] = state.gpus.get(model, 0)
+            if self.has_links[row]:
+                self._idle[row, model] = state.idle_of(model)
+        self.cpu_milli[row] = state.cpu_milli
+        self.memory_mib[row] = state.memory_mib
+        for name, column in self.resources.items():
+            column[row] = state.resources.get(name, 0)
+        self.occupied[row] = state.occupied
+        self.closed[row] = state.exclusive
+
     def set_idle(self, row: int, model: str, idle: frozenset[int]) -> None:
         """Change which GPUs are idle; rows of single nodes only."""
         self._idle[row, model] = idle

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 from trencadis.models import Plan, Start
 from trencadis.solver.verify import rule_nodes
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.facts import Facts, gather
-from trencadis.solver.verify.fits import Fits
-from trencadis.solver.verify.preempted import forbidden, grace, seconds_lost, without
+from trencadis.solver.verify.preempted import forbidden, grace, seconds_lost
 from trencadis.solver.verify.search import Search
-from trencadis.solver.verify.situation import Situation
+from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.stages import place_starts, states_after
+from trencadis.solver.verify.supply import NodeState, with_tasks
 from trencadis.solver.verify.verdict import Violation
 
 
@@ -107,29 +108,82 @@ def budgets(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 def reprieve(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """With a victim kept and lower starts withdrawn, its betters could not all be placed."""
+    by_tier: dict[int, list[str]] = {}
     for stop in plan.preempts:
-        tier = facts.base.tiers[stop.job]
-        kept = without(facts.base, {other.job for other in plan.preempts} - {stop.job})
-        better = [s for s in plan.starts if _better(facts, s, tier)]
-        there = place_starts(kept, [s for s in better if stop.job not in s.waits_for])
-        states = states_after(kept, there)
-        fits = Fits(kept, states)
-        shapes = facts.stages.targets.shapes
-        wanted = []
-        for start in better:
-            if stop.job in start.waits_for:
-                shape = shapes.of_job(facts.base.jobs[start.job])
-                wanted.append((shape, sorted(fits.models(shape), key=str)))
-        if not wanted:
-            continue
-        search = Search(Board(kept, states), kept.levels)
-        places = search.together(wanted)
+        by_tier.setdefault(facts.base.tiers[stop.job], []).append(stop.job)
+    for tier, victims in sorted(by_tier.items()):
+        kept = _Kept(facts, [start for start in plan.starts if _better(facts, start, tier)])
+        for name in victims:
+            if kept.could_stay(name):
+                yield Violation("reprieve", f"job {name} need not stop: its betters fit without")
+
+
+class _Kept:
+    """The nodes with all victims gone and only their betters started; victims come back in turn."""
+
+    def __init__(self, facts: Facts, better: list[Start]) -> None:
+        self.facts, self.better = facts, better
+        situation = facts.situation
+        self.placed = dict(
+            zip((start.job for start in better), place_starts(situation, better), strict=True)
+        )
+        self.states = states_after(situation, self.placed.values())
+        # Rows of all nodes, so that those which an exclusive start took can come back.
+        opened = {name: replace(state, exclusive=False) for name, state in self.states.items()}
+        self.board = Board(situation, opened)
+        self.on: dict[str, list[str]] = {}
+        for name, entry in self.placed.items():
+            for task in entry.tasks:
+                self.on.setdefault(task.node, []).append(name)
+        for name, state in self.states.items():
+            if state.exclusive and name in self.board.row_of:
+                self.board.put(self.board.row_of[name], state)
+        self.back = {entry.job.name: entry for entry in facts.base.running}
+
+    def could_stay(self, victim: str) -> bool:
+        """Whether places were found for those who wait for it, with it on its nodes."""
+        waiting = [start.job for start in self.better if victim in start.waits_for]
+        if not waiting:
+            return False
+        entry = self.back[victim]
+        touched = {task.node for task in entry.tasks}
+        for name in waiting:
+            touched |= {task.node for task in self.placed[name].tasks}
+        rows = {name: self.board.row_of[name] for name in touched if name in self.board.row_of}
+        for name, row in rows.items():
+            self.board.put(row, self._with(name, entry, set(waiting)))
+        shapes = self.facts.stages.targets.shapes
+        wanted = [
+            (shape, sorted(set(self.board.gpus) if shape.ask.gpus else {None}, key=str))
+            for shape in (shapes.of_job(self.facts.base.jobs[name]) for name in waiting)
+        ]
+        search = Search(self.board, self.facts.situation.levels)
+        places = search.together(
+            [
+                (shape, [m for m in models if m is None or not shape.models or m in shape.models])
+                for shape, models in wanted
+            ]
+        )
         found = next(places, None) is not None
         search.stop()
         for _ in places:
             pass
-        if found:
-            yield Violation("reprieve", f"job {stop.job} need not stop: its betters fit without")
+        for name, row in rows.items():
+            self.board.put(row, self.states[name])
+        return found
+
+    def _with(self, node: str, victim: Placed, less: set[str]) -> NodeState:
+        """A node with the victim and without these starts."""
+        others = {name for name in self.on.get(node, ()) if name not in less}
+        entries = [victim, *(self.placed[name] for name in sorted(others))]
+        tasks = [
+            (entry.job, entry.ask, entry.model, task)
+            for entry in entries
+            for task in entry.tasks
+            if task.node == node
+        ]
+        state = self.facts.situation.states[node]
+        return with_tasks(state, tasks) if tasks else state
 
 
 def _better(facts: Facts, start: Start, tier: int) -> bool:
