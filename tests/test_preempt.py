@@ -15,7 +15,7 @@ from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
 
 SETTINGS = settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

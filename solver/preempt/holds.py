@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from trencadis.models import Hold, Snapshot
 
 
@@ -10,27 +12,24 @@ def due(snapshot: Snapshot) -> tuple[Hold, ...]:
     jobs = {job.name: job for job in snapshot.jobs}
     nodes = {node.name: node for node in snapshot.nodes}
     busy: set[tuple[str, int]] = set()
-    unknown: set[str] = set()
+    used: Counter[str] = Counter()
     for job in snapshot.jobs:
         if job.on_nodes:
             for task in job.allocation:
-                if task.gpus is None and job.request.gpus:
-                    unknown.add(task.node)
+                used[task.node] += job.request.gpus
                 busy |= {(task.node, gpu) for gpu in task.gpus or ()}
-    draining = {
-        task.node for job in snapshot.jobs if job.state == "draining" for task in job.allocation
-    }
 
     def free(hold: Hold) -> bool:
+        wanted: Counter[str] = Counter()
         for task in hold.allocation:
-            node = nodes[task.node]
-            if node.down or node.cordoned or (task.node in draining and not task.gpus):
-                return False
-            if task.node in unknown and task.node in draining:
-                return False
+            wanted[task.node] += jobs[hold.job].request.gpus
             if any((task.node, gpu) in busy for gpu in task.gpus or ()):
                 return False
-        return True
+        return all(
+            not (nodes[name].down or nodes[name].cordoned)
+            and used[name] + gpus <= len(nodes[name].healthy_gpus())
+            for name, gpus in wanted.items()
+        )
 
     return tuple(
         hold
