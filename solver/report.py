@@ -13,6 +13,7 @@ from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
@@ -58,8 +59,14 @@ def make_plan(
         outcome.model,
         outcome.solution,
         constants,
-        nothing=score(facts, {}, constants, frag_before),
-        achieved=score(facts, placements, constants, frag_after),
+        nothing=score(facts, {}, constants, frag_before, {}),
+        achieved=score(
+            facts,
+            placements,
+            constants,
+            frag_after,
+            {name: cost for name, rest in after.items() if (cost := rest.layout_cost())},
+        ),
         limits=limits,
     )
     room = room_of(
@@ -71,6 +78,7 @@ def make_plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
         starts=tuple(_start(facts, placements[name]) for name in sorted(placements)),
+        reconfigures=reconfigures(facts, placements, after, nodes),
         pending=reasons(Scene(facts, outcome.ledger, room, outcome.shape_of)),
         metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),
@@ -84,17 +92,25 @@ def seat_all(
 ) -> dict[str, Placement]:
     """Gives every started task its GPU indices."""
     tasks: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
+    eligible = facts.values.eligible
     for name, node in ledger.nodes.items():
         if not node.taken:
             continue
-        taken = sorted(node.taken, key=lambda entry: (-entry[1].gpus, entry[0]))
-        seated = seats(node.state, [need for _, need in taken], _ranker(facts, node.state, taken))
-        for (job, _), sets in zip(taken, seated.sets, strict=True):
+        taken = sorted(
+            (entry for entry in node.taken if not entry[1].pieces),
+            key=lambda entry: (-entry[1].gpus, entry[0]),
+        )
+        opened = node.desk.opened_needs(len(node.free))
+        rank = _ranker(facts, node.state, node.taken)
+        seated = seats(node.state, [*(need for _, need in taken), *opened], rank)
+        for (job, _), sets in zip(taken, seated.sets, strict=False):
             tasks[job].extend(TaskAllocation(node=name, gpus=gpus) for gpus in sets)
-    eligible = facts.values.eligible
+        fresh = [gpu for sets in seated.sets[len(taken) :] for gpus in sets for gpu in gpus or ()]
+        for job, pieces in node.desk.tasks(node.state.cut_gpus, fresh):
+            tasks[job].append(sliced_task(name, eligible[job], pieces))
     placements: dict[str, Placement] = {}
     for name, (model, _) in ledger.started.items():
-        where = tuple(sorted(tasks[name], key=lambda task: (task.node, task.gpus or ())))
+        where = tuple(sorted(tasks[name], key=_task_order))
         placements[name] = Placement(
             job=eligible[name],
             model=model,
@@ -103,6 +119,10 @@ def seat_all(
             depth=facts.fabric.common_depth(task.node for task in where),
         )
     return placements
+
+
+def _task_order(task: TaskAllocation) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    return task.node, task.gpus or (), tuple(instance.start for instance in task.mig)
 
 
 def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Rank:
@@ -140,6 +160,9 @@ def _state_after(state: NodeState, left: Left) -> NodeState:
         counted=state.counted,
         free=tuple(0 for _ in left.free) if left.exclusive else left.free,
         vacant=state.vacant and left.free == state.free and left.idle == state.idle,
+        cutter=state.cutter,
+        cuts=() if left.exclusive else tuple(sorted(left.cuts.values())),
+        blanks=state.blanks,
     )
 
 
@@ -152,18 +175,23 @@ def _metrics(
     placements: Mapping[str, Placement],
 ) -> Metrics:
     horizon = facts.values.rates.horizon
+    unit = facts.values.rates.unit
     idle = [
-        sum(len(g) for rest in left.values() if not rest.exclusive for g in rest.idle.values())
+        sum(_idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
         for left in (before, after)
     ]
     elsewhere = facts.capacity.idle_elsewhere
     total = sum(facts.capacity.gpus_by_model.values())
     rates = [
-        1_000 * sum(frag.values()) // (horizon * count) if count else 0
-        for frag, count in zip((frag_before, frag_after), idle, strict=True)
+        1_000 * unit * sum(frag.values()) // (horizon * units) if units else 0
+        for frag, units in zip((frag_before, frag_after), idle, strict=True)
     ]
-    gained = sum(p.job.request.gpus * len(p.tasks) for p in placements.values())
-    used_before = total - idle[0] - elsewhere
+    whole = [
+        sum(len(gpus) for rest in left.values() for gpus in rest.idle.values())
+        for left in (before, after)
+    ]
+    gained = whole[0] - whole[1]
+    used_before = total - whole[0] - elsewhere
     return Metrics(
         gpus=total,
         used_before=used_before,
@@ -172,19 +200,24 @@ def _metrics(
         fragmentation_after_milli=rates[1],
         pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
         started=len(placements),
-        by_model=_by_model(facts, placements),
+        by_model=_by_model(facts, before, after),
     )
 
 
-def _by_model(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, ModelCounts]:
+def _idle_units(facts: Facts, rest: Left) -> int:
+    whole = sum(len(gpus) for gpus in rest.idle.values()) * facts.values.rates.unit
+    return whole + sum(facts.capacity.cutter.idle_units(cut) for cut in rest.cuts.values())
+
+
+def _by_model(
+    facts: Facts, before: Mapping[str, Left], after: Mapping[str, Left]
+) -> dict[str, ModelCounts]:
     idle: defaultdict[str, int] = defaultdict(int)
-    for state in facts.capacity.states:
-        for model, gpus in state.idle.items():
-            idle[model] += len(gpus)
     gained: defaultdict[str, int] = defaultdict(int)
-    for placement in placements.values():
-        if placement.model is not None:
-            gained[placement.model] += placement.job.request.gpus * len(placement.tasks)
+    for name, rest in before.items():
+        for model, gpus in rest.idle.items():
+            idle[model] += len(gpus)
+            gained[model] += len(gpus) - len(after[name].idle.get(model, ()))
     return {
         model: ModelCounts(
             gpus=count,

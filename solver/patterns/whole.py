@@ -1,12 +1,14 @@
-"""Patterns of whole GPUs: every way to fill one node of a bin type, with what each way costs."""
+"""Patterns: every way to fill one node of a bin type, with what each way costs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from trencadis.solver.fragmentation import Profile
+from trencadis.solver.fragmentation import Profile, reconfiguration
 from trencadis.solver.gpus import LinkGraph, can_link, split, subsets
+from trencadis.solver.slices import Blank, Cut, Cutter, Piece, steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Slot:
     owner: str
     located: int
     """Index of the located need that it serves alone; -1 for a free slot."""
+    pieces: tuple[Piece, ...] = ()
+    """Slices and shares that it takes, of GPUs of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,14 @@ class BinType:
     """CPU, memory, resources, as far as they can matter; None: more than any pattern can use."""
     vacant: bool
     """Open to exclusive jobs."""
+    cuts: tuple[Cut, ...] = ()
+    """GPUs in MIG mode or shared, sorted."""
+    blanks: tuple[Blank, ...] = ()
+    """What its whole idle GPUs may be made into, by model."""
+
+    def blank(self, model: str | None) -> Blank | None:
+        """What a whole idle GPU of the model may be made into, if anything."""
+        return next((blank for blank in self.blanks if blank.model == model), None)
 
     def counts(self) -> dict[str, int]:
         """Idle GPUs by model."""
@@ -65,14 +77,26 @@ class Pattern:
     costs: tuple[tuple[int, int], ...]
     """(tier, cost) of unlinked sets."""
     fragmentation: int
-    """F of what is left, GPU-seconds."""
+    """F of what is left and the cost of new MIG layouts, GPU-seconds."""
+    cuts: tuple[Cut, ...] = ()
+    """The second stage afterwards, sorted."""
 
 
 class TooManyPatternsError(Exception):
     """The bin type has more patterns than the limit."""
 
 
-State = tuple[tuple[str, int], ...]
+class State(NamedTuple):
+    """What is left of a node's GPUs."""
+
+    whole: tuple[tuple[str, int], ...]
+    """By model: the number of idle GPUs, or their mask."""
+    cuts: tuple[Cut, ...]
+    """The second stage, sorted."""
+
+
+MAX_STATES = 60
+"""States of GPUs that may be met, per pattern of the limit."""
 
 
 def enumerate_patterns(
@@ -85,12 +109,13 @@ def enumerate_patterns(
     Raises TooManyPatternsError above `limit`.
     """
     found: dict[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]], _Best] = {}
-    for steps, (counts, left, free, costs) in enumerate(_fillings(bin_type, slots)):
-        if steps > 20 * limit or len(found) > limit:
+    walk = _Walk(bin_type, slots, profile.cutter, MAX_STATES * limit)
+    for number, (counts, left, free, costs) in enumerate(walk.fillings()):
+        if number > 20 * limit or len(found) > limit:
             raise TooManyPatternsError
         key = (counts, costs)
         exclusive = any(slots[i].exclusive for i, _ in counts)
-        value = 0 if profile.off or exclusive else _loss(bin_type, profile, left, free)
+        value = _value(bin_type, profile, left, free, exclusive=exclusive)
         links = _links_left(bin_type, left)
         best = found.get(key)
         if best is None or (value, -links) < (best.value, -best.links):
@@ -105,7 +130,10 @@ def enumerate_patterns(
             levels = [((0,) * len(bin_type.free), best.value)]
         else:
             levels = _levels(bin_type, profile, best)
-        patterns.extend(Pattern(counts, used, reserve, costs, value) for reserve, value in levels)
+        patterns.extend(
+            Pattern(counts, used, reserve, costs, value, best.left.cuts)
+            for reserve, value in levels
+        )
     if len(patterns) > limit:
         raise TooManyPatternsError
     return sorted(patterns, key=lambda p: (sum(n for _, n in p.counts) > 0, p.counts, p.costs))
@@ -121,24 +149,36 @@ class _Best:
 
 def _counts(bin_type: BinType, state: State) -> dict[str, int]:
     if bin_type.graph is None:
-        return dict(state)
-    return {model: mask.bit_count() for model, mask in state}
+        return dict(state.whole)
+    return {model: mask.bit_count() for model, mask in state.whole}
 
 
-def _loss(
-    bin_type: BinType, profile: Profile, state: State, free: tuple[int | None, ...]
+def _value(
+    bin_type: BinType,
+    profile: Profile,
+    state: State,
+    free: tuple[int | None, ...],
+    *,
+    exclusive: bool = False,
 ) -> int:
-    masks = dict(state)
+    """F of what is left, which an exclusive job does not leave, and of new layouts the cost."""
+    if profile.off:
+        return 0
+    if exclusive:
+        return sum(reconfiguration(cut) for cut in state.cuts)
+    masks = dict(state.whole)
 
     def links(model: str, n: int) -> bool:
         return can_link(bin_type.graph, bin_type.nvswitch, masks[model], n)
 
-    return profile.cost(_counts(bin_type, state), free, links)
+    blanks = {blank.model: blank for blank in bin_type.blanks}
+    whole = profile.cost(_counts(bin_type, state), free, links, blanks)
+    return whole + profile.cuts_cost(state.cuts)
 
 
 def _links_left(bin_type: BinType, state: State) -> int:
     graph = bin_type.graph
-    return 0 if graph is None else sum(graph.best_left(mask) for _, mask in state)
+    return 0 if graph is None else sum(graph.best_left(mask) for _, mask in state.whole)
 
 
 def _levels(
@@ -149,7 +189,7 @@ def _levels(
     corners: set[tuple[int, ...]] = {(0,) * dims}
     if any(_counts(bin_type, best.left).values()):
         for entry in profile.entries:
-            if entry.gpus and all(
+            if entry.on_gpus and all(
                 have is None or need <= have
                 for need, have in zip(entry.need, best.free, strict=True)
             ):
@@ -158,7 +198,7 @@ def _levels(
                 }
     levels: list[tuple[tuple[int, ...], int]] = []
     for corner in sorted(corners, key=lambda c: (sum(c), c)):
-        value = _loss(bin_type, profile, best.left, corner)
+        value = _value(bin_type, profile, best.left, corner)
         if not any(
             known <= value and all(a <= b for a, b in zip(reserve, corner, strict=True))
             for reserve, known in levels
@@ -172,53 +212,112 @@ Filling = tuple[
 ]
 
 
-def _fillings(bin_type: BinType, slots: Sequence[Slot]) -> Iterator[Filling]:
-    """Every multiset of slots that fits, with the GPUs and the rest that it leaves."""
-    shared = [i for i, slot in enumerate(slots) if not slot.exclusive]
-    yield from _extend(bin_type, slots, shared, 0, (), bin_type.idle, bin_type.free, ())
-    if bin_type.vacant:
-        for i, slot in enumerate(slots):
-            if slot.exclusive:
-                for filling in _extend(
-                    bin_type, slots, [i], 0, (), bin_type.idle, bin_type.free, ()
-                ):
-                    if filling[0]:
-                        yield filling
+class _Walk:
+    """Fills a node slot by slot; equal states are merged, so that each is extended once."""
+
+    def __init__(
+        self, bin_type: BinType, slots: Sequence[Slot], cutter: Cutter, most: int
+    ) -> None:
+        self.bin_type, self.slots, self.cutter = bin_type, slots, cutter
+        self.left = most
+        """States that may still be met."""
+
+    def fillings(self) -> Iterator[Filling]:
+        """Every multiset of slots that fits, with the GPUs and the rest that it leaves."""
+        bin_type = self.bin_type
+        idle = State(bin_type.idle, bin_type.cuts)
+        shared = [i for i, slot in enumerate(self.slots) if not slot.exclusive]
+        yield from self._extend(shared, 0, (), idle, bin_type.free, ())
+        if bin_type.vacant:
+            for i, slot in enumerate(self.slots):
+                if slot.exclusive:
+                    for filling in self._extend([i], 0, (), idle, bin_type.free, ()):
+                        if filling[0]:
+                            yield filling
+
+    def _extend(
+        self,
+        order: Sequence[int],
+        position: int,
+        counts: tuple[tuple[int, int], ...],
+        state: State,
+        free: tuple[int | None, ...],
+        costs: tuple[tuple[int, int], ...],
+    ) -> Iterator[Filling]:
+        if position == len(order):
+            yield counts, state, free, costs
+            return
+        index = order[position]
+        slot = self.slots[index]
+        frontier = {(state, costs)}
+        number = 0
+        while frontier:
+            self.left -= len(frontier)
+            if self.left < 0:
+                raise TooManyPatternsError
+            chosen = counts if number == 0 else (*counts, (index, number))
+            for here, paid in frontier:
+                yield from self._extend(order, position + 1, chosen, here, free, paid)
+            number += 1
+            if slot.cap and number > slot.cap:
+                return
+            less = _take(free, slot.need)
+            if less is None:
+                return
+            free = less
+            frontier = {step for here, paid in frontier for step in self._choices(slot, here, paid)}
+
+    def _choices(
+        self, slot: Slot, state: State, costs: tuple[tuple[int, int], ...]
+    ) -> Iterator[tuple[State, tuple[tuple[int, int], ...]]]:
+        """Ways to take what the slot needs of the GPUs, one per class of equal ways."""
+        if not slot.pieces:
+            yield from _gpu_choices(self.bin_type, slot, state, costs)
+            return
+        frontier = {state}
+        for piece in slot.pieces:
+            frontier = {
+                after
+                for here in frontier
+                for after in piece_choices(self.bin_type, self.cutter, slot.model, piece, here)
+            }
+        for after in frontier:
+            yield after, costs
 
 
-def _extend(
-    bin_type: BinType,
-    slots: Sequence[Slot],
-    order: Sequence[int],
-    position: int,
-    counts: tuple[tuple[int, int], ...],
-    state: State,
-    free: tuple[int | None, ...],
-    costs: tuple[tuple[int, int], ...],
-) -> Iterator[Filling]:
-    if position == len(order):
-        yield counts, state, free, costs
+def piece_choices(
+    bin_type: BinType, cutter: Cutter, model: str | None, piece: Piece, state: State
+) -> Iterator[State]:
+    """Ways to place a slice or a share: on a GPU of the second stage, or on one made ready."""
+    cuts = state.cuts
+    for position, _, after in steps(cutter, cuts, model or "", piece):
+        yield state._replace(
+            cuts=tuple(sorted((*cuts[:position], after, *cuts[position + 1 :])))
+        )
+    blank = bin_type.blank(model)
+    empty = cutter.opened(blank, piece) if blank is not None else None
+    if empty is None:
         return
-    index = order[position]
-    slot = slots[index]
-    frontier = {(state, costs)}
-    number = 0
-    while frontier:
-        chosen = counts if number == 0 else (*counts, (index, number))
-        for here, paid in frontier:
-            yield from _extend(
-                bin_type, slots, order, position + 1, chosen, here, free, paid
-            )
-        number += 1
-        if slot.cap and number > slot.cap:
-            return
-        less = _take(free, slot.need)
-        if less is None:
-            return
-        free = less
-        frontier = {
-            step for here, paid in frontier for step in _gpu_choices(bin_type, slot, here, paid)
-        }
+    for whole in _without_one(bin_type, state, model or ""):
+        for _, after in cutter.places(empty, piece):
+            yield State(whole, tuple(sorted((*cuts, after))))
+
+
+def _without_one(
+    bin_type: BinType, state: State, model: str
+) -> Iterator[tuple[tuple[str, int], ...]]:
+    """The whole GPUs less one of a model."""
+    table = dict(state.whole)
+    have = table.get(model, 0)
+    if not have:
+        return
+    if bin_type.graph is None:
+        table[model] = have - 1
+        yield tuple(table.items())
+        return
+    for left in dict.fromkeys(bin_type.graph.canonical(have ^ one) for one in subsets(have, 1)):
+        table[model] = left
+        yield tuple(table.items())
 
 
 def _take(free: tuple[int | None, ...], need: tuple[int, ...]) -> tuple[int | None, ...] | None:
@@ -231,24 +330,26 @@ def _take(free: tuple[int | None, ...], need: tuple[int, ...]) -> tuple[int | No
 def _gpu_choices(
     bin_type: BinType, slot: Slot, state: State, costs: tuple[tuple[int, int], ...]
 ) -> Iterator[tuple[State, tuple[tuple[int, int], ...]]]:
-    """Ways to take the slot's GPUs, one per class of equal ways."""
+    """Ways to take the slot's whole GPUs, one per class of equal ways."""
     if not slot.gpus:
         yield state, costs
         return
-    table = dict(state)
+    table = dict(state.whole)
     have = table.get(slot.model or "", 0)
     if bin_type.graph is None:
         if have >= slot.gpus:
             table[slot.model or ""] = have - slot.gpus
-            yield tuple(table.items()), _pay(costs, slot.tier, slot.cost)
+            left = state._replace(whole=tuple(table.items()))
+            yield left, _pay(costs, slot.tier, slot.cost)
         return
     seen: set[tuple[int, int]] = set()
     for mask, broken in graph_choices(bin_type.graph, slot, have):
-        left = bin_type.graph.canonical(have ^ mask)
-        if (left, broken) not in seen:
-            seen.add((left, broken))
-            table[slot.model or ""] = left
-            yield tuple(table.items()), _pay(costs, slot.tier, slot.cost * broken)
+        canonical = bin_type.graph.canonical(have ^ mask)
+        if (canonical, broken) not in seen:
+            seen.add((canonical, broken))
+            table[slot.model or ""] = canonical
+            left = state._replace(whole=tuple(table.items()))
+            yield left, _pay(costs, slot.tier, slot.cost * broken)
 
 
 def graph_choices(graph: LinkGraph, slot: Slot, have: int) -> Iterator[tuple[int, int]]:
