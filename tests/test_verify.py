@@ -492,16 +492,16 @@ def test_exactly_the_broken_rule_is_named(case: Case) -> None:
 
 
 FORM = b.snapshot(
-    b.node("n1", 4),
-    b.node("n2", 2, precision="node"),
+    b.node("n1", 4, model="H100-80GB"),
+    b.node("n2", 2, model="H100-80GB", precision="node"),
     b.running("r", b.at("n1", 3)),
     b.job("a", 2),
     b.job("elastic", 1, 4, min_tasks=1),
     b.job("held", state="held"),
     b.job("later", not_before=b.ago(-1)),
     b.job("after", after=("r",)),
-    b.job("share", request=Request(share=Share(gpu_milli=500))),
-    b.job("keeps", models=["H100"]),
+    b.job("talks", tasks=2, request=Request(mig=("1g.10gb",))),
+    b.job("keeps", models=["H100-80GB"]),
     b.hold("keeps", b.at("n1", 2)),
     b.job("g1", group="g"),
     b.job("g2", group="g", state="held"),
@@ -517,6 +517,10 @@ def field(**update: object) -> Callable[[Plan], Plan]:
     return lambda plan: plan.model_copy(update=update)
 
 
+SLICE_0, SLICE_1 = (
+    TaskAllocation(node="n1", gpus=(0,), mig=(MigInstance(profile="1g.10gb", start=start),))
+    for start in (0, 1)
+)
 MIG = TaskAllocation(node="n1", gpus=(0, 1), mig=(MigInstance(profile="1g.10gb", start=0),))
 
 
@@ -533,7 +537,7 @@ MIG = TaskAllocation(node="n1", gpus=(0, 1), mig=(MigInstance(profile="1g.10gb",
         ("jobs", with_start(FORM_STARTS[0], FORM_STARTS[0])),
         ("eligible", with_start(b.start("later", b.at("n1", 0)))),
         ("eligible", with_start(b.start("after", b.at("n1", 0)))),
-        ("eligible", with_start(b.start("share", b.at("n1")))),
+        ("eligible", with_start(b.start("talks", SLICE_0, SLICE_1))),
         ("eligible", with_start(b.start("keeps", b.at("n1", 0)))),
         ("eligible", with_start(b.start("g1", b.at("n1", 0)))),
         ("gang", with_start(b.start("a"))),
@@ -1159,7 +1163,9 @@ def test_counting_agrees_with_places_that_are_found(seed: int) -> None:
     snap = b.snapshot(nodes, jobs, b.running("r", b.somewhere("n3"), gpus=0), levels=LEVELS)
     situation = situate(snap)
     fits, shapes = Fits(situation, situation.states), Shapes(situation)
-    search = Search(Board(situation, situation.states), situation.levels, budget=10_000)
+    search = Search(
+        Board(situation, situation.states), situation.levels, situation.knife, budget=10_000
+    )
     for job in jobs:
         shape = shapes.of_job(job)
         for model in fits.candidates(shape):

@@ -100,16 +100,22 @@ MAX_STATES = 60
 
 
 def enumerate_patterns(
-    bin_type: BinType, slots: Sequence[Slot], profile: Profile, limit: int, fillers: bool
+    bin_type: BinType,
+    slots: Sequence[Slot],
+    wanted: Sequence[int],
+    profile: Profile,
+    limit: int,
+    fillers: bool,
 ) -> list[Pattern]:
     """All patterns of a bin type, the empty one first.
 
+    `wanted`: the most of each slot that all jobs together could use.
     `fillers`: whether tasks without GPUs may use up what the slots leave of CPU and memory; then a
     pattern comes once per level of fragmentation that they can be kept from worsening.
     Raises TooManyPatternsError above `limit`.
     """
     found: dict[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]], _Best] = {}
-    walk = _Walk(bin_type, slots, profile.cutter, MAX_STATES * limit)
+    walk = _Walk(bin_type, slots, wanted, profile.cutter, MAX_STATES * limit)
     for number, (counts, left, free, costs) in enumerate(walk.fillings()):
         if number > 20 * limit or len(found) > limit:
             raise TooManyPatternsError
@@ -216,9 +222,14 @@ class _Walk:
     """Fills a node slot by slot; equal states are merged, so that each is extended once."""
 
     def __init__(
-        self, bin_type: BinType, slots: Sequence[Slot], cutter: Cutter, most: int
+        self,
+        bin_type: BinType,
+        slots: Sequence[Slot],
+        wanted: Sequence[int],
+        cutter: Cutter,
+        most: int,
     ) -> None:
-        self.bin_type, self.slots, self.cutter = bin_type, slots, cutter
+        self.bin_type, self.slots, self.wanted, self.cutter = bin_type, slots, wanted, cutter
         self.left = most
         """States that may still be met."""
 
@@ -259,7 +270,7 @@ class _Walk:
             for here, paid in frontier:
                 yield from self._extend(order, position + 1, chosen, here, free, paid)
             number += 1
-            if slot.cap and number > slot.cap:
+            if number > self.wanted[index] or (slot.cap and number > slot.cap):
                 return
             less = _take(free, slot.need)
             if less is None:
