@@ -259,6 +259,9 @@ def cost_of(
     return total
 
 
+NO_CUTS = Cutter({}, Sizes(1_000, {}, by_memory=False), 0, 0)
+
+
 def state_of(graph: LinkGraph, idle: frozenset[int]) -> NodeState:
     return NodeState(
         name="n1",
@@ -267,6 +270,7 @@ def state_of(graph: LinkGraph, idle: frozenset[int]) -> NodeState:
         counted=False,
         free=(0, 0),
         vacant=True,
+        cutter=NO_CUTS,
     )
 
 
@@ -337,7 +341,6 @@ def test_seats_on_16_gpus(name: str, sizes: tuple[int, ...], broken: int) -> Non
 
 # patterns
 
-NO_CUTS = Cutter({}, Sizes(1_000, {}, by_memory=False), 0, 0)
 OFF = Profile((), Table(()), 0, 3_600, None, off=True, cutter=NO_CUTS)
 MANY = (99,) * 9
 """More of each slot than fit."""

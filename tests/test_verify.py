@@ -1004,10 +1004,11 @@ def fragmentation_of(snap: Snapshot) -> dict[str, int]:
 
 
 def test_fragmentation() -> None:
-    # Kinds: four tasks of 1 GPU, one of 4 on H100, one with CPUs alone: N = 6; over 600 s.
-    # n1: 3 idle H100. 1s fit, the 4 and the CPU task don't: (1 + 1) · 3 · 600 / 6 = 600.
-    # n2: 4 idle A100: the 4 wants H100: 2 · 4 · 600 / 6 = 800.
-    # n3: 8 idle H100, no CPU: all GPU tasks fit: 8 · 600 / 6 = 800.
+    # Kinds: four tasks of 1 GPU, one of 4 on H100, one with CPUs alone, one with a share that no
+    # node takes: N = 7; over 600 s.
+    # n1: 3 idle H100. 1s fit, the other three don't: ⌊3 · 3 · 600 / 7⌋ = 771.
+    # n2: 4 idle A100: the 4 wants H100: ⌊3 · 4 · 600 / 7⌋ = 1028.
+    # n3: 8 idle H100, no CPU: all whole tasks fit: ⌊2 · 8 · 600 / 7⌋ = 1371.
     # n4 is cordoned, n5 has an exclusive job, n6 has no idle GPU.
     snap = b.snapshot(
         b.node("n1", 4),
@@ -1027,14 +1028,14 @@ def test_fragmentation() -> None:
         horizon_seconds=600,
     )
     assert fragmentation_of(snap) == {
-        "n1": 600,
-        "n2": 800,
-        "n3": 800,
+        "n1": 771,
+        "n2": 1_028,
+        "n3": 1_371,
         "n4": 0,
         "n5": 0,
         "n6": 0,
     }
-    assert stage_values(snap)["fragmentation"] == 2_200
+    assert stage_values(snap)["fragmentation"] == 3_170
 
 
 def test_fragmentation_by_cpu_links_and_profile() -> None:
