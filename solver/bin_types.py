@@ -170,12 +170,12 @@ class Classifier:
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
         located_slot_of: dict[int, int] = {}
-        counts = bin_type.counts()
+        counts, knife = bin_type.counts(), self.profile.cutter
         for index, need in enumerate(self.needs):
-            if index not in self.fillers and _fits(self.profile.cutter, bin_type, counts, need):
+            if index not in self.fillers and _fits(knife, bin_type, counts, need):
                 slot_of[index] = found.setdefault(_slot(bin_type, need, -1), len(found))
         for index, need in enumerate(self.located):
-            if index not in self.located_fillers and _fits(self.profile.cutter, bin_type, counts, need):
+            if index not in self.located_fillers and _fits(knife, bin_type, counts, need):
                 slot = _slot(bin_type, need, index)
                 located_slot_of[index] = found.setdefault(slot, len(found))
         return tuple(found), slot_of, located_slot_of

@@ -172,10 +172,11 @@ def _state(
 
 
 def node_state(
-    node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
+    node: Node, occupants: list[tuple[Job, TaskAllocation]], supply: Capacity
 ) -> NodeState:
-    """A node as these occupants would leave it, whatever the snapshot says of it."""
-    return _state(node, occupants, resources)
+    """A node as these occupants would leave it, whatever the snapshot says of it: for jobs on
+    whole GPUs; slices and shares find nothing there."""
+    return _state(node, occupants, supply.resources, supply.cutter, Cuts((), (), {}))
 
 
 def _take_unknown(counts: dict[str, int], job: Job) -> None:

@@ -75,10 +75,11 @@ def _mig(
     fixed = layout_fixed(snapshot, node)
     found: list[tuple[Cut, int]] = []
     for entry in node.mig:
-        if entry.gpu in closed or entry.gpu not in healthy or healthy[entry.gpu] not in knife.tables:
+        model = healthy.get(entry.gpu)
+        if entry.gpu in closed or model is None or model not in knife.tables:
             continue
         idle = [instance for instance in entry.instances if instance not in pinned[entry.gpu]]
-        cut = knife.mig_cut(healthy[entry.gpu], pinned[entry.gpu], idle, fixed=fixed)
+        cut = knife.mig_cut(model, pinned[entry.gpu], idle, fixed=fixed)
         if cut is not None:
             found.append((cut, entry.gpu))
     return found

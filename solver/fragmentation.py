@@ -95,7 +95,7 @@ class Profile:
             return 0
         table = self.table
         bounds = np.array([_PLENTY if have is None else have for have in free], dtype=np.int64)
-        fits = (table.needs <= bounds).all(axis=1)
+        fits: npt.NDArray[np.bool_] = np.all(table.needs <= bounds, axis=1)
         suits = fits & (table.gpus > 0)
         unit = self.cutter.sizes.unit
         lost = 0
@@ -106,8 +106,8 @@ class Profile:
             lost += unit * count * (self.total - int(table.counts[usable].sum()))
             blank = blanks.get(model)
             if blank is not None:
-                for position, piece, tasks in self.pieces(model):
-                    if fits[position]:
+                for entry, piece, tasks in self.pieces(model):
+                    if fits[entry]:
                         lost -= count * tasks * self._blank_units(blank, piece)
         return lost * self.horizon // (self.total * unit)
 
@@ -129,7 +129,7 @@ class Profile:
     def pieces(self, model: str) -> tuple[tuple[int, Piece, int], ...]:
         """(entry, piece, tasks) of the kinds that ask for a piece of a GPU of the model."""
         if model not in self._pieces:
-            found = []
+            found: list[tuple[int, Piece, int]] = []
             for position in self.table.sliced:
                 entry = self.entries[position]
                 assert entry.slice is not None

@@ -42,9 +42,9 @@ def fits(need: Need, state: NodeState, column: int) -> int:
             most = min(most, have // want)
     if need.pieces and most:
         model = need.model or ""
-        idle = len(state.idle.get(model, ()))
+        whole = len(state.idle.get(model, ()))
         blank = state.blanks.get(model)
-        most = min(most, state.cutter.most_on(state.cuts, blank, idle, model, need.pieces))
+        most = min(most, state.cutter.most_on(state.cuts, blank, whole, model, need.pieces))
     if not need.gpus or most == 0:
         return most
     idle = state.idle.get(need.model or "", ())

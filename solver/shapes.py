@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
+from trencadis.models.units import uses_gpu
 from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
-from trencadis.models.units import uses_gpu
 from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
 from trencadis.solver.slices import Piece
 from trencadis.solver.worth import Rates, rest_of, speeds

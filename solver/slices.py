@@ -1,83 +1,47 @@
 """The second stage: one GPU as a bin, cut into MIG instances or shared.
 
-A cut is a GPU in that state; placing a piece in it gives the next cut. Equal cuts admit the same
-pieces at the same costs, so patterns, placement and fragmentation all reckon with values.
+Equal cuts admit the same pieces at the same costs: patterns, placement and fragmentation all
+reckon with values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from trencadis.models import MigInstance, Request, Snapshot
 from trencadis.models.mig import MigTable
 from trencadis.models.units import Sizes, asks_for_mig, sizes
+from trencadis.solver.pieces import (
+    MIG,
+    SHARE,
+    UNLIMITED,
+    Blank,
+    Cut,
+    MigCut,
+    Piece,
+    ShareCut,
+    Spot,
+    most_shares,
+    share_places,
+)
 
-UNLIMITED = -1
-"""GPU memory of which the capacity is unknown."""
-
-
-class Piece(NamedTuple):
-    """What a task asks of one GPU: a MIG instance, or a share."""
-
-    profile: str
-    """Empty for a share."""
-    milli: int = 0
-    memory: int = 0
-
-
-class MigCut(NamedTuple):
-    """A GPU in MIG mode."""
-
-    kind: int
-    model: str
-    fixed: bool
-    """Its layout may not change: only idle instances can be used, as they are."""
-    mask: int
-    """Memory slices that are in use."""
-    counts: tuple[int, ...]
-    """Instances in use, by profile of the table."""
-    idle: tuple[tuple[int, int], ...]
-    """(start, profile) of the instances that stand idle; dropped once the layout changes."""
-    cost: int
-    """GPU-seconds of reconfiguration so far."""
-
-
-class ShareCut(NamedTuple):
-    """A GPU that jobs share."""
-
-    kind: int
-    model: str
-    milli: int
-    """What is left."""
-    memory: int
-    """MiB left; UNLIMITED where unknown."""
-    slots: int
-    """How many more shares it takes."""
-
-
-Cut = MigCut | ShareCut
-MIG, SHARE = 0, 1
-
-
-class Blank(NamedTuple):
-    """What a whole idle GPU of a node may be made into."""
-
-    model: str
-    mig: bool
-    memory: int
-    slots: int
-    """Shares on one GPU; 0: it may not be shared."""
-
-
-class Spot(NamedTuple):
-    """Where a piece is on a node."""
-
-    position: int
-    """Of the node's cuts; beyond them, of the GPUs that this plan opens."""
-    start: int
-    """Memory slice; 0 for shares."""
+__all__ = [
+    "MIG",
+    "SHARE",
+    "UNLIMITED",
+    "Blank",
+    "Cut",
+    "Cutter",
+    "MigCut",
+    "Piece",
+    "ShareCut",
+    "Spot",
+    "cutter",
+    "most_opened",
+    "most_pieces",
+    "steps",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +113,19 @@ class Cutter:
         """A whole idle GPU, made ready for a piece; None if the node doesn't allow that."""
         if piece.profile:
             return self.empty_mig(blank.model, turned_on=True) if blank.mig else None
-        return ShareCut(SHARE, blank.model, 1_000, blank.memory, blank.slots) if blank.slots else None
+        if not blank.slots:
+            return None
+        return ShareCut(SHARE, blank.model, 1_000, blank.memory, blank.slots)
 
     def places(self, cut: Cut, piece: Piece) -> tuple[tuple[int, Cut], ...]:
         """Every way to put the piece there: (start, the cut after)."""
         key = (cut, piece)
         if key not in self._places:
+            found: Sequence[tuple[int, Cut]] = ()
             if isinstance(cut, MigCut):
                 found = self._mig_places(cut, piece.profile) if piece.profile else ()
-            else:
-                found = () if piece.profile else _share_places(cut, piece)
+            elif not piece.profile:
+                found = share_places(cut, piece)
             self._places[key] = tuple(found)
         return self._places[key]
 
@@ -191,7 +158,7 @@ class Cutter:
         key = (cut, piece)
         if key not in self._most:
             if isinstance(cut, ShareCut):
-                self._most[key] = _most_shares(cut, piece)
+                self._most[key] = most_shares(cut, piece)
             else:
                 ways = self.places(cut, piece)
                 self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
@@ -327,23 +294,3 @@ def _engines_suffice(table: MigTable, counts: Sequence[int]) -> bool:
         if wanted > have:
             return False
     return True
-
-
-def _share_places(cut: ShareCut, piece: Piece) -> list[tuple[int, ShareCut]]:
-    if cut.slots < 1 or cut.milli < piece.milli:
-        return []
-    memory = cut.memory
-    if memory != UNLIMITED:
-        memory -= piece.memory
-        if memory < 0:
-            return []
-    return [(0, cut._replace(milli=cut.milli - piece.milli, memory=memory, slots=cut.slots - 1))]
-
-
-def _most_shares(cut: ShareCut, piece: Piece) -> int:
-    if piece.profile:
-        return 0
-    most = min(cut.slots, cut.milli // piece.milli)
-    if cut.memory != UNLIMITED and piece.memory:
-        most = min(most, cut.memory // piece.memory)
-    return max(0, most)

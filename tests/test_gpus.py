@@ -13,10 +13,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from trencadis.models.units import Sizes
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.fragmentation import Entry, Profile, Table
 from trencadis.solver.gpus import LinkGraph, bits, split, subsets
-from trencadis.models.units import Sizes
 from trencadis.solver.patterns.whole import (
     BinType,
     Slot,
@@ -24,8 +24,8 @@ from trencadis.solver.patterns.whole import (
     enumerate_patterns,
 )
 from trencadis.solver.seats import Seats, seats
-from trencadis.solver.slices import Cutter
 from trencadis.solver.shapes import Need
+from trencadis.solver.slices import Cutter
 
 SETTINGS = settings(max_examples=80, deadline=None)
 Sets = tuple[frozenset[int], ...]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from trencadis.models import Job
 from trencadis.solver.verify.admission import FOREVER, Wish, end_of, leaves_at, wish_of
 from trencadis.solver.verify.board import Board
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.linked import pack
-from trencadis.solver.verify.second import Knife
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.supply import NodeState
 from trencadis.solver.verify.units import Ask
@@ -152,9 +152,10 @@ def capacity(
     tasks = np.full(rows.size, shape.per_node, dtype=np.int64)
     if model is not None and not ask.whole:
         idle = board.gpus[model]
-        for i, row in enumerate(rows):
-            second = board.states[row].second
-            tasks[i] = min(tasks[i], knife.tasks(second, int(idle[row]), ask, model))
+        for place, row in enumerate(rows):
+            second = board.states[int(row)].second
+            held = knife.tasks(second, int(idle[row]), ask, model)
+            tasks[place] = min(int(tasks[place]), held)
     elif model is not None:
         linked = shape.nvlink and ask.gpus >= 2
         most = board.gpus[model][rows] // ask.gpus

@@ -15,8 +15,8 @@ from trencadis.models import TaskAllocation
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.fabric import Levels
 from trencadis.solver.verify.fits import Ints, Shape, capacity, columns
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.linked import pack
-from trencadis.solver.verify.second import Knife
 from trencadis.solver.verify.supply import NodeState
 
 Counts = list[tuple[int, int]]

@@ -10,7 +10,7 @@ from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.base import seconds
 from trencadis.solver.verify.demand import ineligible, tier_of
 from trencadis.solver.verify.fabric import Levels, common, levels_of
-from trencadis.solver.verify.second import Knife
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.share import entitlements, share_factors
 from trencadis.solver.verify.supply import NodeState, survey
 from trencadis.solver.verify.tree import Tree, tree_of

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.mig import MigTable
-from trencadis.solver.verify.second import Knife, Second, second_of
+from trencadis.solver.verify.knife import Knife
+from trencadis.solver.verify.second import Second, second_of
 from trencadis.solver.verify.units import Ask
+
+NOTHING = Second()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class NodeState:
     """A job runs, drains, is held or starts here."""
     exclusive: bool = False
     """An exclusive job runs, drains or starts here."""
-    second: Second = Second()
+    second: Second = NOTHING
     """GPUs in MIG mode, and shared ones."""
 
     def idle_of(self, model: str) -> frozenset[int]:
