@@ -113,19 +113,15 @@ class Desk:
                     moved.append(spot._replace(position=order[spot.position]))
                     continue
                 if spot.position not in opened:
-                    opened[spot.position] = self._new_place(model)
+                    opened[spot.position] = self._new_place(model, set(opened.values()))
                 moved.append(spot._replace(position=opened[spot.position]))
             self._recipe[pieces].append(tuple(moved))
 
-    def _new_place(self, model: str) -> int:
+    def _new_place(self, model: str, reserved: set[int]) -> int:
         for position, place in enumerate(self.places):
-            if place.base is None and place.cut is None and place.model == model:
-                reserved = {
-                    spot.position
-                    for ways in self._recipe.values() for spots in ways for spot in spots
-                }
-                if position not in reserved:
-                    return position
+            unused = place.base is None and place.cut is None and position not in reserved
+            if unused and place.model == model:
+                return position
         self.places.append(Place(model, None, None, []))
         return len(self.places) - 1
 
