@@ -20,7 +20,6 @@ from pathlib import Path
 from ortools.sat.python import cp_model
 
 from trencadis.models import Job, Snapshot, load_snapshot
-from trencadis.models.units import job_units
 from trencadis.solver.capacity import Capacity, NodeState, capacity
 from trencadis.solver.worth import Values, values
 
@@ -134,7 +133,7 @@ class Naive:
         started: defaultdict[str, Terms] = defaultdict(list)
         of_user: defaultdict[tuple[str, str], Terms] = defaultdict(list)
         for job in self.snapshot.jobs:
-            units = job_units(job, unit)
+            units = self.values.rates.sizes.job(job)
             for owner in tree.chain(job.queue) if units else ():
                 if job.on_nodes:
                     in_use[owner] += units

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from trencadis.models.cluster import MigGpu, Node
 from trencadis.models.jobs import Hold, Job
-from trencadis.models.plan import Plan, Preempt
+from trencadis.models.plan import Plan, Preempt, Reconfigure
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
@@ -23,7 +24,7 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "the plan was made for another snapshot: its fingerprint is "
             f"{plan.snapshot[:12]}, this snapshot's is {snapshot.fingerprint()[:12]}"
         )
-    if plan.resizes or plan.moves or plan.reconfigures or plan.reserves:
+    if plan.resizes or plan.moves or plan.reserves:
         raise PlanMismatchError("the plan has actions that this version does not carry out")
     starts = {start.job: start for start in plan.starts}
     stops = {preempt.job: preempt for preempt in plan.preempts}
@@ -44,8 +45,12 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     if starts or stops:
         unknown = ", ".join(sorted([*starts, *stops])[:5])
         raise PlanMismatchError(f"the plan starts or stops unknown jobs: {unknown}")
+    nodes = snapshot.nodes
+    if plan.reconfigures:
+        nodes = _with_layouts(nodes, plan.reconfigures)
     return snapshot.model_copy(
         update={
+            "nodes": nodes,
             "jobs": tuple(jobs),
             "holds": tuple(holds),
             "budget_use": _used(snapshot, plan),
@@ -74,3 +79,36 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
             + sum(stop.lost_gpu_seconds for stop in plan.preempts),
         }
     )
+
+
+def _with_layouts(nodes: tuple[Node, ...], changes: tuple[Reconfigure, ...]) -> tuple[Node, ...]:
+    """The nodes with new MIG layouts."""
+    wanted: dict[str, dict[int, Reconfigure]] = {}
+    for change in changes:
+        wanted.setdefault(change.node, {})[change.gpu] = change
+    changed = []
+    for node in nodes:
+        here = wanted.pop(node.name, None)
+        if here is None:
+            changed.append(node)
+            continue
+        mig: list[MigGpu] = []
+        for entry in node.mig:
+            change_ = here.pop(entry.gpu, None)
+            if change_ is None:
+                mig.append(entry)
+                continue
+            if set(change_.before) != set(entry.instances) or change_.turn_on:
+                raise PlanMismatchError(
+                    f"the plan changes GPU {entry.gpu} of node {node.name} from another MIG layout"
+                )
+            mig.append(MigGpu(gpu=entry.gpu, instances=change_.after))
+        for gpu, change_ in here.items():
+            if not change_.turn_on:
+                raise PlanMismatchError(f"GPU {gpu} of node {node.name} is not in MIG mode")
+            mig.append(MigGpu(gpu=gpu, instances=change_.after))
+        mig.sort(key=lambda entry: entry.gpu)
+        changed.append(node.model_copy(update={"mig": tuple(mig)}))
+    if wanted:
+        raise PlanMismatchError(f"the plan changes unknown nodes: {', '.join(sorted(wanted)[:5])}")
+    return tuple(changed)

@@ -122,6 +122,7 @@ class _Ground:
         self._gpu_count = {node.name: node.gpu_count for node in snapshot.nodes}
         self._first: dict[tuple[str, int], _Owner] = {}
         self._further: dict[tuple[str, int], list[_Owner]] = {}
+        self._instances: dict[tuple[str, int, int], _Owner] = {}
 
     def occupy(
         self, path: str, job: Job, allocation: tuple[TaskAllocation, ...], owner: _Owner
@@ -137,7 +138,9 @@ class _Ground:
             gpus = task.gpus
             if gpus is None:
                 continue
-            if len(gpus) != wanted and not asks_for_mig(job.request):
+            if asks_for_mig(job.request):
+                self._slices(f"{path}[{entry}]", task, owner)
+            elif len(gpus) != wanted:
                 message = f"{owner.text} lists {len(gpus)} GPUs; each task asks for {wanted}"
                 self.faults.append(Fault(f"{path}[{entry}].gpus", message))
             for gpu in gpus:
@@ -149,6 +152,28 @@ class _Ground:
                     self._meet(f"{path}[{entry}].gpus", key, owner)
                 else:
                     self._first[key] = owner
+
+    def _slices(self, path: str, task: TaskAllocation, owner: _Owner) -> None:
+        """Note whether instances and GPUs of a MIG task belong together, and are its own."""
+        gpus = task.gpus or ()
+        if task.mig and len(gpus) != len(task.mig):
+            message = (
+                f"{owner.text} lists {len(task.mig)} MIG instances and {len(gpus)} GPUs; "
+                "gpus names the GPU of each instance"
+            )
+            self.faults.append(Fault(f"{path}.gpus", message))
+            return
+        for gpu, instance in zip(gpus, task.mig, strict=False):
+            key = task.node, gpu, instance.start
+            other = self._instances.get(key)
+            self._instances[key] = owner
+            if other is None:
+                continue
+            alone = owner._replace(whole=True)
+            if other is owner or _clash(other._replace(whole=True), alone):
+                what = f"start {instance.start} of GPU {gpu} of node {task.node}"
+                message = f"{other.text} and {owner.text} both have the MIG instance at {what}"
+                self.faults.append(Fault(f"{path}.mig", message))
 
     def _meet(self, path: str, key: tuple[str, int], owner: _Owner) -> None:
         """Note a fault if the GPU has an owner that this one may not share it with."""

@@ -83,6 +83,10 @@ class Node(Record):
     fabric: tuple[Name, ...] = ()
     """Place in the fabric: a domain per level, widest first. Names may repeat in other branches."""
     mig: tuple[MigGpu, ...] = ()
+    mig_reconfigure: Literal["forbid", "idle", "repack"] | None = None
+    """Whether MIG layouts of this node may change; the policy's where absent."""
+    mig_mode_changes: bool = False
+    """With `policy.mig.mode: per_node`: whether MIG may be turned on here."""
     shareable: bool = False
     """Whether GPUs of this node may be shared by several jobs (MPS, time slicing, vGPU)."""
     max_jobs_per_gpu: Positive = 1

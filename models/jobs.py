@@ -100,8 +100,9 @@ class TaskAllocation(Record):
 
     node: Name
     gpus: tuple[GpuIndex, ...] | None = None
-    """GPU indices; absent where only the count is known."""
+    """GPU indices; absent where only the count is known. With `mig`, the GPU of each instance."""
     mig: tuple[MigInstance, ...] = ()
+    """MIG instances, in the order of `gpus`."""
     share: Share | None = None
 
 

@@ -36,6 +36,7 @@ class Precondition(StrEnum):
     GPUS_IDLE = "gpus-idle"
     NODE_SCHEDULABLE = "node-schedulable"
     CPU_MEMORY_FREE = "cpu-memory-free"
+    MIG_LAYOUT = "mig-layout"
 
 
 START_PRECONDITIONS = (
@@ -102,13 +103,20 @@ class Move(Record):
 
 
 class Reconfigure(Record):
-    """Give a GPU another MIG layout."""
+    """Give a GPU another MIG layout: destroy what is not in `after`, then create what is new."""
 
     node: Name
     gpu: GpuIndex
     step: int
+    """Carried out in ascending order, before the starts. GPUs to be reset come first."""
     before: tuple[MigInstance, ...]
     after: tuple[MigInstance, ...]
+    turn_on: bool = False
+    """Turn MIG on first."""
+    reset: bool = False
+    """Turning it on resets the GPU: the node must be idle."""
+    idle_gpu_seconds: int = 0
+    """What it costs: the GPU's time while it happens."""
 
 
 class Reserve(Record):

@@ -17,6 +17,7 @@ from trencadis.models.base import (
     Record,
 )
 from trencadis.models.jobs import Request, Speed
+from trencadis.models.mig import MigTable
 
 Horizon = Annotated[int, Field(strict=True, ge=1, le=31 * 86_400)]
 
@@ -99,9 +100,18 @@ class MigPolicy(Record):
     """Whether MIG layouts are ours to change."""
 
     reconfigure: Literal["forbid", "idle", "repack"] = "idle"
+    """`forbid`: layouts stay as they are; `idle`: instances that nobody uses may be destroyed, and
+    free slices cut; `repack`: as `idle`, for this version moves no running job."""
     reconfigure_seconds: Count = 30
+    """How long a GPU is busy with a change of its layout."""
+    mode: Literal["fixed", "per_node", "free"] = "per_node"
+    """Where MIG may be turned on: nowhere, on nodes with `mig_mode_changes`, anywhere."""
+    mode_seconds: Count = 60
+    """How long a GPU is busy with turning MIG on."""
     count_by: Literal["compute", "memory"] = "compute"
     """How a slice counts against quotas."""
+    tables: ByName[MigTable] = Field(default_factory=dict)
+    """Geometry by GPU model, in place of the built-in table."""
 
 
 class Policy(Record):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trencadis.models import Job, Limits, Node, Snapshot
-from trencadis.models.units import job_units
 from trencadis.solver.capacity import running_model
 from trencadis.solver.worth import Values
 
@@ -110,7 +109,7 @@ def _post(
     ledger: _Ledger, job: Job, nodes: Mapping[str, Node], worths: Values,
     read: set[tuple[str, ...]],
 ) -> None:
-    units = job_units(job, worths.rates.unit)
+    units = worths.rates.sizes.job(job)
     on = running_model(job, nodes) if job.on_nodes else None
     for name in worths.tree.chain(job.queue):
         if ("use", name, "") in read:
@@ -132,7 +131,7 @@ def _limits(
     limits: Limits, worths: Values,
 ) -> None:
     unit = worths.rates.unit
-    units = job_units(job, unit)
+    units = worths.rates.sizes.job(job)
     for quota, who in ((limits.quota, ""), (limits.quota_per_user, job.user)):
         total = quota.total_milli()
         if total is not None:

@@ -11,6 +11,7 @@ from trencadis.solver.fragmentation import Profile
 from trencadis.solver.gpus import LinkGraph, can_link, link_graph
 from trencadis.solver.patterns.whole import BinType, Slot
 from trencadis.solver.shapes import Need
+from trencadis.solver.slices import Cutter, most_opened, most_pieces
 
 MAX_SUMS = 4_096
 """Above so many distinct sums of CPU or memory, nodes keep their own figure."""
@@ -29,7 +30,7 @@ def bin_fragmentation(
     idle: Mapping[str, tuple[int, ...]],
     free: tuple[int, ...],
 ) -> int:
-    """F of a node with these GPUs idle and so much free, GPU-seconds."""
+    """F of the whole GPUs of a node with these idle and so much free, GPU-seconds."""
     graph = None if state.counted else bin_graph(state.node)
     nvswitch = state.node.nvlink.kind == "nvswitch"
     masks = {model: sum(1 << i for i in indices) for model, indices in idle.items()}
@@ -37,7 +38,8 @@ def bin_fragmentation(
     def links(model: str, n: int) -> bool:
         return can_link(graph, nvswitch, masks[model], n)
 
-    return profile.cost({model: len(gpus) for model, gpus in idle.items()}, free, links)
+    counts = {model: len(gpus) for model, gpus in idle.items()}
+    return profile.cost(counts, free, links, state.blanks)
 
 
 class Classifier:
@@ -52,17 +54,18 @@ class Classifier:
     ) -> None:
         self.needs, self.located, self.profile = needs, located, profile
         self.fillers = frozenset(
-            i for i, need in enumerate(needs) if not need.gpus and not need.exclusive
+            i for i, need in enumerate(needs) if not need.on_gpus and not need.exclusive
         )
         self.located_fillers = frozenset(
-            i for i, need in enumerate(located) if not need.gpus and not need.exclusive
+            i for i, need in enumerate(located) if not need.on_gpus and not need.exclusive
         )
         everything = (*needs, *located)
         self.exclusive = any(need.exclusive for need in everything)
         self.dims = 2 + len(capacity.resources)
         self.packed = [need for need in everything if need.gpus]
+        self.cut = [need for need in everything if need.pieces]
         # A whole node for a job without GPUs: its patterns count CPUs, so those stay exact.
-        self.raw = any(need.exclusive and not need.gpus for need in everything)
+        self.raw = any(need.exclusive and not need.on_gpus for need in everything)
         self._sums: dict[int, list[list[int] | None]] = {}
 
     def bin_type(self, state: NodeState, column: int) -> BinType:
@@ -83,12 +86,16 @@ class Classifier:
             nvswitch=state.node.nvlink.kind == "nvswitch" and bool(idle),
             free=self._useful(state),
             vacant=self.exclusive and state.vacant,
+            cuts=state.cuts,
+            blanks=tuple(blank for model, blank in state.blanks.items() if state.idle.get(model)),
         )
 
     def _useful(self, state: NodeState) -> tuple[int | None, ...]:
         """Free CPU, memory and resources, rounded down to what some pattern can tell apart."""
         if self.raw:
             return state.free
+        if self.cut and (state.cuts or state.blanks):
+            return self._useful_beside_pieces(state)
         sums = self._sums_for(state.idle_count)
         useful: list[int | None] = []
         for have, known in zip(state.free, sums, strict=True):
@@ -98,6 +105,21 @@ class Classifier:
                 useful.append(None)
             else:
                 useful.append(known[bisect_right(known, have) - 1])
+        return tuple(useful)
+
+    def _useful_beside_pieces(self, state: NodeState) -> tuple[int | None, ...]:
+        """Likewise on nodes that take slices or shares, whose sums are too many to list."""
+        pieces = sum(most_pieces(state.cutter, cut) for cut in state.cuts)
+        for model, indices in state.idle.items():
+            blank = state.blanks.get(model)
+            if blank is not None:
+                pieces += len(indices) * most_opened(state.cutter, blank)
+        useful: list[int | None] = []
+        for d, have in enumerate(state.free):
+            whole = state.idle_count * max((need.need[d] for need in self.packed), default=0)
+            beside = pieces * max((need.need[d] for need in self.cut), default=0)
+            more = max((entry.need[d] for entry in self.profile.entries), default=0)
+            useful.append(None if have >= whole + beside + more else have)
         return tuple(useful)
 
     def _sums_for(self, gpus: int) -> list[list[int] | None]:
@@ -122,7 +144,7 @@ class Classifier:
                 return None
         sums = set().union(*exact)
         asked = {
-            (entry.gpus, entry.need[dim]) for entry in self.profile.entries if entry.gpus
+            (entry.gpus, entry.need[dim]) for entry in self.profile.entries if entry.on_gpus
         }
         for used, totals in enumerate(exact):
             for size, amount in asked:
@@ -148,23 +170,33 @@ class Classifier:
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
         located_slot_of: dict[int, int] = {}
-        counts = bin_type.counts()
+        counts, knife = bin_type.counts(), self.profile.cutter
         for index, need in enumerate(self.needs):
-            if index not in self.fillers and _fits(bin_type, counts, need):
+            if index not in self.fillers and _fits(knife, bin_type, counts, need):
                 slot_of[index] = found.setdefault(_slot(bin_type, need, -1), len(found))
         for index, need in enumerate(self.located):
-            if index not in self.located_fillers and _fits(bin_type, counts, need):
+            if index not in self.located_fillers and _fits(knife, bin_type, counts, need):
                 slot = _slot(bin_type, need, index)
                 located_slot_of[index] = found.setdefault(slot, len(found))
         return tuple(found), slot_of, located_slot_of
 
 
-def _fits(bin_type: BinType, counts: Mapping[str, int], need: Need) -> bool:
+def _holds_pieces(
+    cutter: Cutter, bin_type: BinType, counts: Mapping[str, int], need: Need
+) -> bool:
+    model = need.model or ""
+    blank = bin_type.blank(model)
+    return cutter.most_on(bin_type.cuts, blank, counts.get(model, 0), model, need.pieces) > 0
+
+
+def _fits(cutter: Cutter, bin_type: BinType, counts: Mapping[str, int], need: Need) -> bool:
     if not need.columns >> bin_type.column & 1:
         return False
     if need.gpus and counts.get(need.model or "", 0) < need.gpus:
         return False
     if need.exclusive and not bin_type.vacant:
+        return False
+    if need.pieces and not _holds_pieces(cutter, bin_type, counts, need):
         return False
     if need.linked and bin_type.graph is None and not bin_type.nvswitch:
         return False
@@ -195,4 +227,5 @@ def _slot(bin_type: BinType, need: Need, located: int) -> Slot:
         cap=need.cap,
         owner=need.owner,
         located=located,
+        pieces=need.pieces,
     )

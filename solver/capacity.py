@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
-from trencadis.models.units import MIG_UNITS, task_units
+from trencadis.models.units import uses_gpu
+from trencadis.solver.cuts import Cuts, cuts_of, empty_cuts
+from trencadis.solver.slices import Blank, Cut, Cutter, cutter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,13 @@ class NodeState:
     """Free milli-CPU, MiB, then the named resources in `Capacity.resources` order."""
     vacant: bool
     """Nothing runs, drains or is held here."""
+    cutter: Cutter = field(compare=False)
+    cuts: tuple[Cut, ...] = ()
+    """GPUs of the second stage, sorted: in MIG mode, or shared."""
+    cut_gpus: tuple[int, ...] = ()
+    """Their indices."""
+    blanks: Mapping[str, Blank] = field(default_factory=dict)
+    """By model: what a whole idle GPU may be made into, where that is anything."""
 
     @property
     def idle_count(self) -> int:
@@ -37,10 +46,13 @@ class Capacity:
 
     resources: tuple[str, ...]
     """Named resources, sorted."""
+    cutter: Cutter
     states: tuple[NodeState, ...]
     """Nodes that are up, not cordoned and not taken by an exclusive job; sorted by name."""
     empty: tuple[NodeState, ...]
     """The nodes that take work as if nothing ran; sorted by name."""
+    empty_cut: tuple[NodeState, ...]
+    """Likewise, for jobs that ask for slices or shares: GPUs in MIG mode stay so."""
     gpus: int
     """G: healthy GPUs on nodes that are up; the number of such nodes if there are none."""
     cpu_milli: int
@@ -75,13 +87,15 @@ def capacity(snapshot: Snapshot) -> Capacity:
     for hold in snapshot.holds:
         for task in hold.allocation:
             taken[task.node].append((jobs[hold.job], task))
-    states, empty, idle_elsewhere = [], [], 0
+    knife = cutter(snapshot)
+    states, empty, empty_cut, idle_elsewhere = [], [], [], 0
     up = [node for node in snapshot.nodes if not node.down]
     by_model: Counter[str] = Counter()
     for node in sorted(up, key=lambda node: node.name):
         by_model.update(node.healthy_gpus().values())
-        state = node_state(node, taken.get(node.name, []), resources)
-        exclusive = any(job.exclusive and job.on_nodes for job, _ in taken.get(node.name, []))
+        here = taken.get(node.name, [])
+        state = _state(node, here, resources, knife, cuts_of(snapshot, knife, node, here))
+        exclusive = any(job.exclusive and job.on_nodes for job, _ in here)
         if node.cordoned or exclusive:
             idle_elsewhere += state.idle_count
         else:
@@ -90,12 +104,19 @@ def capacity(snapshot: Snapshot) -> Capacity:
             empty.append(
                 state
                 if state.vacant and not node.mig
-                else node_state(node.model_copy(update={"mig": ()}), [], resources)
+                else _state(
+                    node.model_copy(update={"mig": ()}), [], resources, knife, Cuts((), (), {})
+                )
+            )
+            empty_cut.append(
+                _state(node, [], resources, knife, empty_cuts(snapshot, knife, node))
             )
     return Capacity(
         resources=resources,
+        cutter=knife,
         states=tuple(states),
         empty=tuple(empty),
+        empty_cut=tuple(empty_cut),
         gpus=sum(by_model.values()) or max(1, len(up)),
         cpu_milli=sum(node.cpu_milli for node in up),
         memory_mib=sum(node.memory_mib for node in up),
@@ -104,10 +125,13 @@ def capacity(snapshot: Snapshot) -> Capacity:
     )
 
 
-def node_state(
-    node: Node, occupants: list[tuple[Job, TaskAllocation]], resources: tuple[str, ...]
+def _state(
+    node: Node,
+    occupants: list[tuple[Job, TaskAllocation]],
+    resources: tuple[str, ...],
+    knife: Cutter,
+    cuts: Cuts,
 ) -> NodeState:
-    """A node as these occupants would leave it, whatever the snapshot says of it."""
     healthy = node.healthy_gpus()
     mig = {entry.gpu for entry in node.mig}
     busy: set[int] = set()
@@ -140,7 +164,19 @@ def node_state(
         counted=counted,
         free=tuple(max(0, have - used) for have, used in zip(total, use, strict=True)),
         vacant=not occupants,
+        cutter=knife,
+        cuts=() if counted else cuts.cuts,
+        cut_gpus=() if counted else cuts.gpus,
+        blanks={} if counted else cuts.blanks,
     )
+
+
+def node_state(
+    node: Node, occupants: list[tuple[Job, TaskAllocation]], supply: Capacity
+) -> NodeState:
+    """A node as these occupants would leave it, whatever the snapshot says of it: for jobs on
+    whole GPUs; slices and shares find nothing there."""
+    return _state(node, occupants, supply.resources, supply.cutter, Cuts((), (), {}))
 
 
 def _take_unknown(counts: dict[str, int], job: Job) -> None:
@@ -154,7 +190,7 @@ def _take_unknown(counts: dict[str, int], job: Job) -> None:
 
 def running_model(job: Job, nodes: Mapping[str, Node]) -> str | None:
     """The GPU model a job runs on: of its first known index, else its node's or its only one."""
-    if not task_units(job.request, MIG_UNITS):
+    if not uses_gpu(job.request):
         return None
     for task in job.allocation:
         installed = _installed(nodes[task.node])

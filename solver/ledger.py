@@ -10,6 +10,8 @@ from trencadis.models import Job
 from trencadis.models.base import seconds
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
+from trencadis.solver.desk import Desk
+from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.lending import in_use, kept_models, most_use, total_use, uses
 from trencadis.solver.model.order import pool_of, same_pool
 from trencadis.solver.model.problem import Facts
@@ -34,6 +36,12 @@ class NodeLedger:
     """(job, need) in the order of arrival."""
     closed: bool = False
     """Taken by an exclusive job."""
+    desk: Desk = field(default_factory=Desk)
+    """GPUs of the second stage."""
+
+    def whole(self) -> list[Need]:
+        """What takes whole GPUs: the needs, then the GPUs that were opened for pieces."""
+        return [need for _, need in self.taken] + self.desk.opened_needs(len(self.free))
 
 
 class Ledger:
@@ -48,6 +56,7 @@ class Ledger:
                 column[state.name],
                 {model: len(indices) for model, indices in state.idle.items()},
                 list(state.free),
+                desk=Desk(state.cutter, facts.profile, state.cuts, state.blanks),
             )
             for state in facts.capacity.states
         }
@@ -74,6 +83,8 @@ class Ledger:
         """Puts one need of a job on a node."""
         node = self.nodes[name]
         node.taken.append((job, need))
+        if need.pieces:
+            node.desk.take(job, need, node.idle)
         if need.gpus:
             node.idle[need.model or ""] -= need.gpus
         for d, amount in enumerate(need.need):
@@ -86,6 +97,8 @@ class Ledger:
         for name, need in bundles:
             node = self.nodes[name]
             node.taken.remove((job, need))
+            if need.pieces:
+                node.desk.give_back(job, need, node.idle)
             if need.gpus:
                 node.idle[need.model or ""] += need.gpus
             for d, amount in enumerate(need.need):
@@ -122,12 +135,15 @@ class Ledger:
                 yield charge.account, charge.amount
 
     def fragmentation(self, name: str) -> int:
-        """F of a node as it is now, GPU-seconds."""
+        """F of a node as it is now, and what its new MIG layouts cost, GPU-seconds."""
         node = self.nodes[name]
+        cuts = node.desk.present()
         if node.closed:
-            return 0
+            return sum(reconfiguration(cut) for cut in cuts)
         state = state_now(node, indices=True)
-        return bin_fragmentation(self.facts.profile, node.state, state.idle, state.free)
+        profile = self.facts.profile
+        whole = bin_fragmentation(profile, node.state, state.idle, state.free)
+        return whole + profile.cuts_cost(cuts)
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Undoes starts."""
@@ -183,7 +199,7 @@ def state_now(node: NodeLedger, *, indices: bool) -> NodeState:
     if not node.taken:
         return node.state
     if indices and node.state.node.nvlink.kind == "links" and not node.state.counted:
-        idle = seats(node.state, [need for _, need in node.taken]).left
+        idle = seats(node.state, node.whole()).left
     else:
         idle = {model: tuple(range(count)) for model, count in node.idle.items() if count}
     return NodeState(
@@ -193,4 +209,7 @@ def state_now(node: NodeLedger, *, indices: bool) -> NodeState:
         counted=node.state.counted,
         free=tuple(node.free),
         vacant=False,
+        cutter=node.state.cutter,
+        cuts=tuple(sorted(node.desk.present())),
+        blanks=node.state.blanks,
     )

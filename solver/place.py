@@ -46,6 +46,10 @@ class _Placer:
         self.eligible = problem.facts.values.eligible
         self.path = problem.facts.fabric.path
         self.places = fill_bins(problem, model, solution)
+        for node in ledger.nodes.values():
+            node.desk.forget()
+        for name, recipe in self.places.recipes.items():
+            ledger.nodes[name].desk.follow(recipe)
         self.need_index = {need: i for i, need in enumerate(problem.supply.needs)}
         self.located_index = {need: i for i, need in enumerate(problem.supply.located)}
         self.queues = self._flow_queues()
@@ -211,7 +215,7 @@ class _Placer:
             )
 
     def _is_filler(self, way: Way) -> bool:
-        return not way.need.gpus and not way.need.exclusive
+        return not way.need.on_gpus and not way.need.exclusive
 
     def _take(self, job: str, way: Way, nodes: list[str]) -> bool:
         """Puts the needs of a job on nodes, unless one of them doesn't fit after all."""
@@ -232,7 +236,11 @@ class _Placer:
     def _fits_again(self, way: Way, name: str) -> bool:
         """Whether another task of an exclusive job fits on the node that it has already."""
         node = self.ledger.nodes[name]
-        return node.idle.get(way.need.model or "", 0) >= way.need.gpus and all(
+        model, pieces = way.need.model or "", way.need.pieces
+        idle = node.idle.get(model, 0)
+        if pieces and not node.desk.holds(model, pieces, idle):
+            return False
+        return idle >= way.need.gpus and all(
             want <= have for want, have in zip(way.need.need, node.free, strict=True)
         )
 

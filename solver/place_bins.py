@@ -10,6 +10,7 @@ from trencadis.solver.fabric import Domain
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.columns import located_part
 from trencadis.solver.model.problem import Problem
+from trencadis.solver.patterns.recipes import Recipe, recipe
 from trencadis.solver.patterns.whole import Slot
 
 
@@ -23,6 +24,8 @@ class Places:
     """Located need -> domain -> node names."""
     reserve: dict[str, tuple[int, ...]]
     """By node: CPU, memory and resources that its pattern keeps free for fragmentation's sake."""
+    recipes: dict[str, Recipe]
+    """By node: where its pattern puts slices and shares."""
 
 
 def fill_bins(problem: Problem, model: Model, solution: Sequence[int]) -> Places:
@@ -35,6 +38,7 @@ class _Filler:
         self.problem, self.columns, self.x = problem, model.columns, solution
         self.path = problem.facts.fabric.path
         self._pool_idle: dict[str, Counter[str]] = {}
+        self._recipes: dict[tuple[int, int], Recipe] = {}
 
     def run(self) -> Places:
         """Gives each bin its pattern."""
@@ -42,6 +46,7 @@ class _Filler:
             free=defaultdict(deque),
             located=defaultdict(lambda: defaultdict(deque)),
             reserve={},
+            recipes={},
         )
         supply = self.problem.supply
         patterns: defaultdict[int, list[int]] = defaultdict(list)
@@ -77,6 +82,11 @@ class _Filler:
         assert cls.patterns is not None
         pattern = cls.patterns[p]
         places.reserve[name] = pattern.reserve
+        if any(cls.slots[s].pieces for s, _ in pattern.counts):
+            if (c, p) not in self._recipes:
+                knife = self.problem.facts.capacity.cutter
+                self._recipes[(c, p)] = recipe(cls.type, cls.slots, pattern, knife)
+            places.recipes[name] = self._recipes[(c, p)]
         for s, number in pattern.counts:
             slot = cls.slots[s]
             if slot.located < 0:

@@ -15,10 +15,11 @@ from trencadis.models.plan import (
     ModelCounts,
 )
 from trencadis.solver.bin_types import bin_fragmentation
-from trencadis.solver.capacity import NodeState, running_model
+from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
@@ -78,8 +79,14 @@ def make_plan(
         outcome.open_model or outcome.model,
         outcome.solution if outcome.open_model is None else Solution([], {}),
         constants,
-        nothing=score(facts, {}, constants, frag_before),
-        achieved=score(later, placements, changed, frag_after),
+        nothing=score(facts, {}, constants, frag_before, {}),
+        achieved=score(
+            later,
+            placements,
+            changed,
+            frag_after,
+            {name: cost for name, rest in after.items() if (cost := rest.layout_cost())},
+        ),
         limits=limits,
         opened=outcome.open_model is not None,
     )
@@ -98,8 +105,9 @@ def make_plan(
         now=snapshot.now,
         starts=tuple(sorted(starts, key=lambda start: start.job)),
         preempts=preempts(facts, gone, waiting),
+        reconfigures=reconfigures(later, placements, after, nodes),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
-        metrics=_metrics(facts, before, after, frag_before, frag_after, placements, gone),
+        metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),
         warnings=warnings,
         made=made,
@@ -111,17 +119,25 @@ def seat_all(
 ) -> dict[str, Placement]:
     """Gives every started task its GPU indices."""
     tasks: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
+    eligible = facts.values.eligible
     for name, node in ledger.nodes.items():
         if not node.taken:
             continue
-        taken = sorted(node.taken, key=lambda entry: (-entry[1].gpus, entry[0]))
-        seated = seats(node.state, [need for _, need in taken], _ranker(facts, node.state, taken))
-        for (job, _), sets in zip(taken, seated.sets, strict=True):
+        taken = sorted(
+            (entry for entry in node.taken if not entry[1].pieces),
+            key=lambda entry: (-entry[1].gpus, entry[0]),
+        )
+        opened = node.desk.opened_needs(len(node.free))
+        rank = _ranker(facts, node.state, node.taken)
+        seated = seats(node.state, [*(need for _, need in taken), *opened], rank)
+        for (job, _), sets in zip(taken, seated.sets, strict=False):
             tasks[job].extend(TaskAllocation(node=name, gpus=gpus) for gpus in sets)
-    eligible = facts.values.eligible
+        fresh = [gpu for sets in seated.sets[len(taken) :] for gpus in sets for gpu in gpus or ()]
+        for job, pieces in node.desk.tasks(node.state.cut_gpus, fresh):
+            tasks[job].append(sliced_task(name, eligible[job], pieces))
     placements: dict[str, Placement] = {}
     for name, (model, _) in ledger.started.items():
-        where = tuple(sorted(tasks[name], key=lambda task: (task.node, task.gpus or ())))
+        where = tuple(sorted(tasks[name], key=_task_order))
         placements[name] = Placement(
             job=eligible[name],
             model=model,
@@ -130,6 +146,10 @@ def seat_all(
             depth=facts.fabric.common_depth(task.node for task in where),
         )
     return placements
+
+
+def _task_order(task: TaskAllocation) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    return task.node, task.gpus or (), tuple(instance.start for instance in task.mig)
 
 
 def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Rank:
@@ -190,6 +210,9 @@ def _state_after(state: NodeState, left: Left) -> NodeState:
         counted=state.counted,
         free=tuple(0 for _ in left.free) if left.exclusive else left.free,
         vacant=state.vacant and left.free == state.free and left.idle == state.idle,
+        cutter=state.cutter,
+        cuts=() if left.exclusive else tuple(sorted(left.cuts.values())),
+        blanks=state.blanks,
     )
 
 
@@ -200,22 +223,25 @@ def _metrics(
     frag_before: Mapping[str, int],
     frag_after: Mapping[str, int],
     placements: Mapping[str, Placement],
-    gone: Mapping[str, Victim],
 ) -> Metrics:
     horizon = facts.values.rates.horizon
+    unit = facts.values.rates.unit
     idle = [
-        sum(len(g) for rest in left.values() if not rest.exclusive for g in rest.idle.values())
+        sum(_idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
         for left in (before, after)
     ]
     elsewhere = facts.capacity.idle_elsewhere
     total = sum(facts.capacity.gpus_by_model.values())
     rates = [
-        1_000 * sum(frag.values()) // (horizon * count) if count else 0
-        for frag, count in zip((frag_before, frag_after), idle, strict=True)
+        1_000 * unit * sum(frag.values()) // (horizon * units) if units else 0
+        for frag, units in zip((frag_before, frag_after), idle, strict=True)
     ]
-    gained = sum(p.job.request.gpus * len(p.tasks) for p in placements.values())
-    gained -= sum(victim.gpus for victim in gone.values())
-    used_before = total - idle[0] - elsewhere
+    whole = [
+        sum(len(gpus) for rest in left.values() for gpus in rest.idle.values())
+        for left in (before, after)
+    ]
+    gained = whole[0] - whole[1]
+    used_before = total - whole[0] - elsewhere
     return Metrics(
         gpus=total,
         used_before=used_before,
@@ -224,24 +250,24 @@ def _metrics(
         fragmentation_after_milli=rates[1],
         pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
         started=len(placements),
-        by_model=_by_model(facts, placements, gone),
+        by_model=_by_model(facts, before, after),
     )
 
 
+def _idle_units(facts: Facts, rest: Left) -> int:
+    whole = sum(len(gpus) for gpus in rest.idle.values()) * facts.values.rates.unit
+    return whole + sum(facts.capacity.cutter.idle_units(cut) for cut in rest.cuts.values())
+
+
 def _by_model(
-    facts: Facts, placements: Mapping[str, Placement], gone: Mapping[str, Victim]
+    facts: Facts, before: Mapping[str, Left], after: Mapping[str, Left]
 ) -> dict[str, ModelCounts]:
     idle: defaultdict[str, int] = defaultdict(int)
-    for state in facts.capacity.states:
-        for model, gpus in state.idle.items():
-            idle[model] += len(gpus)
     gained: defaultdict[str, int] = defaultdict(int)
-    for placement in placements.values():
-        if placement.model is not None:
-            gained[placement.model] += placement.job.request.gpus * len(placement.tasks)
-    nodes = {node.name: node for node in facts.snapshot.nodes}
-    for victim in gone.values():
-        gained[running_model(victim.job, nodes) or ""] -= victim.gpus
+    for name, rest in before.items():
+        for model, gpus in rest.idle.items():
+            idle[model] += len(gpus)
+            gained[model] += len(gpus) - len(after[name].idle.get(model, ()))
     return {
         model: ModelCounts(
             gpus=count,

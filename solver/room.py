@@ -40,6 +40,11 @@ def fits(need: Need, state: NodeState, column: int) -> int:
     for want, have in zip(need.need, state.free, strict=True):
         if want:
             most = min(most, have // want)
+    if need.pieces and most:
+        model = need.model or ""
+        whole = len(state.idle.get(model, ()))
+        blank = state.blanks.get(model)
+        most = min(most, state.cutter.most_on(state.cuts, blank, whole, model, need.pieces))
     if not need.gpus or most == 0:
         return most
     idle = state.idle.get(need.model or "", ())
@@ -107,6 +112,8 @@ def room_of(states: Iterable[NodeState], column: Mapping[str, int], fabric: Tree
             state.counted,
             state.free,
             state.vacant,
+            state.cuts,
+            tuple(state.blanks.values()),
         )
         if key not in groups:
             groups[key] = (state, column[state.name], Counter())

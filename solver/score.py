@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Job, Node, TaskAllocation
-from trencadis.models.units import job_units
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState, running_model, vector
+from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.slices import Cut, Piece
 from trencadis.solver.spread import spread_cost
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
 from trencadis.solver.worth import tier_of
@@ -34,6 +35,12 @@ class Left:
     idle: Mapping[str, tuple[int, ...]]
     free: tuple[int, ...]
     exclusive: bool
+    cuts: Mapping[int, Cut]
+    """GPUs of the second stage by index."""
+
+    def layout_cost(self) -> int:
+        """What new MIG layouts cost, GPU-seconds."""
+        return sum(reconfiguration(cut) for cut in self.cuts.values())
 
 
 def running_spread(facts: Facts, nodes: Mapping[str, Node]) -> list[int]:
@@ -57,7 +64,8 @@ def leftovers(facts: Facts, placements: Mapping[str, Placement]) -> dict[str, Le
     for state in facts.capacity.states:
         tasks = arrived.get(state.name)
         if tasks is None:
-            left[state.name] = Left(state.idle, state.free, exclusive=False)
+            cuts = dict(zip(state.cut_gpus, state.cuts, strict=True))
+            left[state.name] = Left(state.idle, state.free, exclusive=False, cuts=cuts)
         else:
             left[state.name] = _after(facts, state, tasks)
     return left
@@ -68,6 +76,7 @@ def _after(
 ) -> Left:
     idle = {model: list(indices) for model, indices in state.idle.items()}
     free = list(state.free)
+    cuts = dict(zip(state.cut_gpus, state.cuts, strict=True))
     for placement, task in tasks:
         for d, amount in enumerate(vector(placement.job, facts.capacity.resources)):
             free[d] -= amount
@@ -77,27 +86,52 @@ def _after(
                 del pool[: placement.job.request.gpus]
             else:
                 idle[placement.model or ""] = [i for i in pool if i not in task.gpus]
+        for gpu, start, piece in pieces_of(task):
+            cut = cuts.get(gpu)
+            if cut is None:
+                model = placement.model or ""
+                cut = state.cutter.opened(state.blanks[model], piece)
+                assert cut is not None
+                idle[model].remove(gpu)
+            cuts[gpu] = dict(state.cutter.places(cut, piece))[start]
     return Left(
         {model: tuple(pool) for model, pool in idle.items()},
         tuple(free),
         exclusive=any(placement.job.exclusive for placement, _ in tasks),
+        cuts=cuts,
     )
+
+
+def pieces_of(task: TaskAllocation) -> list[tuple[int, int, Piece]]:
+    """(GPU, start, piece) of what a task has of GPUs of the second stage."""
+    gpus = task.gpus or ()
+    if task.share is not None:
+        return [(gpus[0], 0, Piece("", task.share.gpu_milli, task.share.memory_mib))]
+    return [
+        (gpu, instance.start, Piece(instance.profile))
+        for gpu, instance in zip(gpus, task.mig, strict=False)
+    ]
 
 
 def fragmentation(facts: Facts, left: Mapping[str, Left]) -> dict[str, int]:
     """F of each node, GPU-seconds; nodes that are full or exclusive have none."""
+    profile = facts.profile
     found: dict[str, int] = {}
     known: dict[object, int] = {}
     for state in facts.capacity.states:
         rest = left[state.name]
-        if rest.exclusive or not any(rest.idle.values()):
+        if rest.exclusive or not (rest.cuts or any(rest.idle.values())):
+            continue
+        found[state.name] = sum(profile.cut_cost(cut) for cut in rest.cuts.values())
+        if not any(rest.idle.values()):
             continue
         explicit = state.node.nvlink.kind == "links"
         idle = tuple((m, gpus if explicit else len(gpus)) for m, gpus in rest.idle.items())
-        key = (idle, rest.free, state.node.nvlink, state.counted)
+        blanks = tuple(state.blanks.values())
+        key = (idle, rest.free, state.node.nvlink, state.counted, blanks)
         if key not in known:
             known[key] = bin_fragmentation(facts.profile, state, rest.idle, rest.free)
-        found[state.name] = known[key]
+        found[state.name] += known[key]
     return found
 
 
@@ -106,13 +140,14 @@ def score(
     placements: Mapping[str, Placement],
     constants: list[int],
     fragments: Mapping[str, int],
+    layouts: Mapping[str, int],
 ) -> dict[str, int]:
-    """Objective by stage, in order; guarantees in units. `constants`: running spread by tier."""
-    unit = facts.values.rates.unit
+    """Objective by stage, in order; guarantees in units. `constants`: running spread by tier;
+    `fragments`, `layouts`: F, and the cost of new MIG layouts, by node."""
     gained: defaultdict[tuple[str, str], int] = defaultdict(int)
     for placement in placements.values():
         for queue in facts.values.tree.chain(placement.job.queue):
-            units = job_units(placement.job, unit)
+            units = facts.values.rates.sizes.job(placement.job)
             gained[(queue, "")] += units
             gained[(queue, placement.model or "-")] += units
     short = {True: 0, False: 0}
@@ -130,7 +165,10 @@ def score(
         stages.update(zip(names, by_tier, strict=True))
     if not facts.profile.off:
         if facts.profile.weight_milli is None:
-            stages[FRAGMENTATION] = sum(fragments.values())
+            stages[FRAGMENTATION] = sum(fragments.values()) + sum(layouts.values())
         else:
-            stages[names[-1]] += sum(facts.profile.weighted(f) for f in fragments.values())
+            stages[names[-1]] += sum(
+                facts.profile.weighted(fragments.get(name, 0) + layouts.get(name, 0))
+                for name in fragments.keys() | layouts.keys()
+            )
     return stages

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
+from trencadis.models.units import uses_gpu
 from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
 from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
+from trencadis.solver.slices import Piece
 from trencadis.solver.worth import Rates, rest_of, speeds
 
 
@@ -37,6 +39,13 @@ class Need:
     """Most of them on a node, for one owner; 0: any number."""
     owner: str
     """Set where the need belongs to one job alone."""
+    pieces: tuple[Piece, ...] = ()
+    """Slices and shares of all its tasks, task by task; each task's largest first."""
+
+    @property
+    def on_gpus(self) -> bool:
+        """Whether it uses GPUs, whole or in pieces."""
+        return bool(self.gpus or self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,10 @@ class ShapeMaker:
         several = job.minimum > 1
         return (
             request.gpus,
+            request.mig,
+            request.mig_memory_mib,
+            request.mig_compute_milli,
+            request.share,
             request.cpu_milli,
             request.memory_mib,
             tuple(sorted(request.resources.items())),
@@ -126,9 +139,10 @@ class ShapeMaker:
         """The shape of a job; `owner` is its name if its needs are to be its own."""
         alternatives: list[Alternative] = []
         models: list[str | None]
-        if job.request.gpus:
+        if uses_gpu(job.request):
             table = speeds(self.snapshot, job, self.supply.gpus_by_model)
-            models = [*sorted(table)]
+            knife = self.supply.cutter
+            models = [m for m in sorted(table) if knife.pieces(job.request, m) is not None]
         else:
             table, models = {}, [None]
         for model in models:
@@ -149,6 +163,8 @@ class ShapeMaker:
         rest = rest_of(self.snapshot, job)
         n, node_depth = job.minimum, fabric.depth + 1
         cap = job.max_tasks_per_node or n
+        each = () if model is None else self.supply.cutter.pieces(job.request, model)
+        assert each is not None
 
         def bundle(tasks: int, union: bool) -> Need:
             """`tasks` tasks of the job that share a node."""
@@ -160,7 +176,7 @@ class ShapeMaker:
                 cost = rates.unlinked(tier, size_of_set, rest, speed)
             need = tuple(tasks * amount for amount in vector(job, self.supply.resources))
             # What takes nothing of a node is bounded by its own number alone.
-            bounded = (n > 1 and bool(owner)) or not (gpus or any(need))
+            bounded = (n > 1 and bool(owner)) or not (gpus or each or any(need))
             return Need(
                 gpus=gpus,
                 sets=tasks,
@@ -174,6 +190,7 @@ class ShapeMaker:
                 exclusive=job.exclusive,
                 cap=cap // tasks if bounded else 0,
                 owner=owner,
+                pieces=each * tasks,
             )
 
         def cost(depth: int) -> int:

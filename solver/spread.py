@@ -21,7 +21,7 @@ def spread_cost(
     """Weighted GPU-seconds over the horizon, docs/problem.md section 5."""
     rates, fabric, supply = facts.values.rates, facts.fabric, facts.capacity
     tier = tier_of(facts.snapshot, job)
-    size = size_of(job, len(tasks), rates.unit, supply)
+    size = size_of(job, len(tasks), rates, supply)
     rest = rest_of(facts.snapshot, job)
     speed = 1_000
     if model is not None:

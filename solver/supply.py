@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -84,6 +84,7 @@ def supply(
             else:
                 needs.setdefault(way.need, len(needs))
     classifier = Classifier(capacity, tuple(needs), tuple(located), profile)
+    wanted = _wanted(demand, needs), _wanted(demand, located)
     groups: defaultdict[tuple[BinType, str], list[NodeState]] = defaultdict(list)
     for state in capacity.states:
         key = classifier.bin_type(state, admitted.column[state.name])
@@ -95,7 +96,11 @@ def supply(
     for (bin_type, _), states in groups.items():
         slots, slot_of, located_slot_of = classifier.slots(bin_type)
         if bin_type not in cache:
-            cache[bin_type] = _patterns(bin_type, slots, profile, pattern_limit, classifier)
+            most = [0] * len(slots)
+            for asked, slot_by_need in zip(wanted, (slot_of, located_slot_of), strict=True):
+                for need, slot in slot_by_need.items():
+                    most[slot] += asked[need]
+            cache[bin_type] = _patterns(bin_type, slots, most, profile, pattern_limit, classifier)
         patterns = cache[bin_type]
         cells: defaultdict[Domain, list[NodeState]] = defaultdict(list)
         if located_slot_of or (classifier.located_fillers and grain):
@@ -128,15 +133,30 @@ def supply(
     )
 
 
+def _wanted(demand: Demand, needs: Mapping[Need, int]) -> Counter[int]:
+    """By need: how many of it all jobs that could ask for it would take."""
+    jobs: Counter[int] = Counter()
+    for cls in demand.classes:
+        for member in cls.members:
+            jobs[member.shape] += len(cls.units)
+    asked: Counter[int] = Counter()
+    for s, shape in enumerate(demand.shapes):
+        for alt in shape.alternatives:
+            if alt.way.need in needs:
+                asked[needs[alt.way.need]] += jobs[s] * alt.way.count
+    return asked
+
+
 def _patterns(
     bin_type: BinType,
     slots: Sequence[Slot],
+    most: Sequence[int],
     profile: Profile,
     limit: int,
     classifier: Classifier,
 ) -> tuple[Pattern, ...] | None:
     fillers = bool(classifier.fillers or classifier.located_fillers)
     try:
-        return tuple(enumerate_patterns(bin_type, slots, profile, limit, fillers))
+        return tuple(enumerate_patterns(bin_type, slots, most, profile, limit, fillers))
     except TooManyPatternsError:
         return None

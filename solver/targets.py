@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import gcd
 
 from trencadis.models import Snapshot
-from trencadis.models.units import job_units
 from trencadis.solver.capacity import running_model
 from trencadis.solver.worth import Values
 
@@ -67,7 +66,7 @@ def targets(
         running = job.on_nodes
         if not running and job.name not in worths.eligible:
             continue
-        units = job_units(job, unit)
+        units = worths.rates.sizes.job(job)
         if running:
             suits: frozenset[str | None] = frozenset((running_model(job, nodes),))
         else:

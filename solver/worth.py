@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.base import seconds
-from trencadis.models.units import asks_for_mig, job_units, task_units, units_per_gpu
+from trencadis.models.units import Sizes, asks_for_mig, sizes
 from trencadis.solver.capacity import Capacity
 from trencadis.solver.entitlement import QueueTree, entitlements, queue_tree, share_factors
 
@@ -39,7 +39,8 @@ class Worth:
 class Rates:
     """The parts of the cost formulas that don't depend on the job's placement."""
 
-    unit: int
+    sizes: Sizes
+    """Quota units of requests."""
     horizon: int
     floor: int
     pcie: int
@@ -48,6 +49,11 @@ class Rates:
     """1 each under strict priorities."""
     level_slowdown: tuple[int, ...]
     """Thousandths by depth, 0 (cluster) to the finest level; coarser is never cheaper."""
+
+    @property
+    def unit(self) -> int:
+        """Units of a GPU."""
+        return self.sizes.unit
 
     def spread(self, tier: int, size: int, rest: int, speed: int, slowdown: int) -> int:
         """A: loss to distance and slower GPUs of a whole job, weighted GPU-seconds."""
@@ -89,6 +95,12 @@ def waited(snapshot: Snapshot, job: Job) -> int:
     return max(0, seconds(snapshot.now) - seconds(job.submit))
 
 
+def talks_across_slices(job: Job) -> bool:
+    """Whether tasks that talk to each other ask for MIG slices, which neither NVLink nor
+    peer-to-peer copies join."""
+    return job.minimum > 1 and job.communicates and asks_for_mig(job.request)
+
+
 def eligible_jobs(snapshot: Snapshot) -> dict[str, Job]:
     """Pending jobs that take part in this round."""
     names = {job.name for job in snapshot.jobs}
@@ -103,8 +115,7 @@ def eligible_jobs(snapshot: Snapshot) -> dict[str, Job]:
             and (job.not_before is None or job.not_before <= snapshot.now)
             and not any(name in names for name in job.after)
             and job.name not in held
-            and not asks_for_mig(job.request)
-            and job.request.share is None
+            and not talks_across_slices(job)
         )
         if ready:
             eligible[job.name] = job
@@ -126,7 +137,7 @@ def rates(snapshot: Snapshot) -> Rates:
         slow[depth] = max(slow[depth], slow[depth + 1])
     strict = policy.priority_mode == "strict"
     return Rates(
-        unit=units_per_gpu(snapshot),
+        sizes=sizes(snapshot),
         horizon=policy.horizon_seconds,
         floor=policy.share_floor_milli,
         pcie=policy.slowdown("pcie"),
@@ -136,16 +147,17 @@ def rates(snapshot: Snapshot) -> Rates:
     )
 
 
-def size_of(job: Job, tasks: int, unit: int, supply: Capacity) -> int:
+def size_of(job: Job, tasks: int, rates: Rates, supply: Capacity) -> int:
     """Size in units: the largest of its shares of GPUs, CPUs and memory."""
-    sizes = [1, tasks * task_units(job.request, unit)]
+    unit = rates.unit
+    terms = [1, tasks * rates.sizes.task(job.request)]
     if supply.cpu_milli:
         need = tasks * job.request.cpu_milli * unit * supply.gpus
-        sizes.append(ceil_div(need, supply.cpu_milli))
+        terms.append(ceil_div(need, supply.cpu_milli))
     if supply.memory_mib:
         need = tasks * job.request.memory_mib * unit * supply.gpus
-        sizes.append(ceil_div(need, supply.memory_mib))
-    return max(sizes)
+        terms.append(ceil_div(need, supply.memory_mib))
+    return max(terms)
 
 
 def values(snapshot: Snapshot, supply: Capacity) -> Values:
@@ -157,10 +169,10 @@ def values(snapshot: Snapshot, supply: Capacity) -> Values:
     asked: defaultdict[str, int] = defaultdict(int)
     for job in snapshot.jobs:
         if job.on_nodes:
-            in_use[job.queue] += job_units(job, table.unit)
+            in_use[job.queue] += table.sizes.job(job)
     by_queue: defaultdict[str, list[tuple[Job, int, int]]] = defaultdict(list)
     for job in eligible.values():
-        units = job_units(job, table.unit)
+        units = table.sizes.job(job)
         asked[job.queue] += units
         by_queue[job.queue].append((job, tier_of(snapshot, job), units))
     entitled = entitlements(tree, in_use, asked, supply.gpus * table.unit, table.unit)
@@ -169,7 +181,7 @@ def values(snapshot: Snapshot, supply: Capacity) -> Values:
     for queue, members in by_queue.items():
         factors = share_factors(members, in_use[queue], entitled.get(queue, 0), table.floor)
         for job, tier, units in members:
-            size = size_of(job, job.minimum, table.unit, supply)
+            size = size_of(job, job.minimum, table, supply)
             weight = table.tier_weight[tier] * job.weight_milli * factors[job.name]
             cost = weight * (aging + waited(snapshot, job)) * size * table.horizon
             wait = max(1, ceil_div(cost, 1_000 * aging * 1_000 * table.unit))

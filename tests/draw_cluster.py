@@ -21,6 +21,23 @@ from trencadis.models import (
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 MODELS = ("a100", "h100")
+MEMORY_MIB = {"a100": 40_960, "h100": 81_920}
+PROFILES = {
+    "a100": ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.10gb", "1g.5gb+me"),
+    "h100": ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.20gb", "1g.10gb+me"),
+}
+"""MIG profiles: 1, 2, 3, 4 and 7 slices, one with double memory, one with media engines."""
+LAYOUTS: tuple[tuple[tuple[int, int], ...], ...] = (
+    (),
+    ((2, 0),),
+    ((0, 0), (0, 1), (0, 5)),
+    ((2, 4), (1, 0)),
+    ((3, 0), (2, 4)),
+    ((1, 2),),
+    ((5, 6), (6, 3)),
+    ((0, 2), (1, 4)),
+)
+"""(profile, start) of the instances of a GPU."""
 LEVELS = ("spine", "leaf")
 
 
@@ -140,13 +157,14 @@ def _node(pen: Pen, name: str, fabric: Fabric, *, alone: bool) -> Node:
     if gpus:
         model = pen.of(*MODELS) if pen.has("models") else MODELS[0]
         broken = (pen.between(0, gpus - 1),) if pen.some("unhealthy", 2) else ()
+        if pen.has("slices"):
+            gpus = min(gpus, 3)
+            broken = tuple(index for index in broken if index < gpus)
         if gpus == 4 and pen.some("models", 3):
-            groups = (GpuGroup(model=MODELS[1], count=2), GpuGroup(model=MODELS[0], count=2))
+            groups = (_group(pen, MODELS[1], 2), _group(pen, MODELS[0], 2))
         else:
-            groups = (GpuGroup(model=model, count=gpus, unhealthy=broken),)
-    mig: tuple[MigGpu, ...] = ()
-    if len(groups) == 1 and pen.some("mig", 2):
-        mig = (MigGpu(gpu=0, instances=(MigInstance(profile="3g.20gb", start=0),)),)
+            groups = (_group(pen, model, gpus, broken),)
+    mig = _mig(pen, groups) if len(groups) == 1 else ()
     nvlink = _nvlink(pen, gpus)
     path = tuple(f"{level.name}{pen.of(0, 0, 1, 1, 2)}" for level in fabric.levels)
     counted = len(groups) < 2 and pen.some("counted", 3)
@@ -167,7 +185,34 @@ def _node(pen: Pen, name: str, fabric: Fabric, *, alone: bool) -> Node:
         health_score_milli=pen.of(1_000, 500, 400, 100) if pen.has("health") else 1_000,
         nvlink=nvlink,
         fabric=path if pen.between(1, 12) < 12 else path[:-1],
-        precision="node" if counted else pen.of("mig", "gpu"),
+        precision="node" if counted else pen.of("mig", "mig", "gpu"),
+        mig_reconfigure=pen.of(None, None, "forbid", "idle") if pen.has("slices") else None,
+        mig_mode_changes=pen.some("slices", 2),
+        shareable=pen.some("shares", 2),
+        max_jobs_per_gpu=pen.of(1, 2, 3) if pen.has("shares") else 1,
+    )
+
+
+def _group(pen: Pen, model: str, count: int, broken: tuple[int, ...] = ()) -> GpuGroup:
+    known = pen.has("slices") or pen.has("mig")
+    memory = MEMORY_MIB[model] if known else 0
+    return GpuGroup(model=model, count=count, memory_mib=memory, unhealthy=broken)
+
+
+def _mig(pen: Pen, groups: tuple[GpuGroup, ...]) -> tuple[MigGpu, ...]:
+    few = not (pen.some("mig", 2) or (pen.has("slices") and pen.between(1, 4) < 4))
+    if not groups or few:
+        return ()
+    profiles = PROFILES[groups[0].model]
+    number = min(groups[0].count, pen.of(1, 1, 2) if pen.has("slices") else 1)
+    return tuple(
+        MigGpu(
+            gpu=gpu,
+            instances=tuple(
+                MigInstance(profile=profiles[p], start=start) for p, start in pen.of(*LAYOUTS)
+            ),
+        )
+        for gpu in range(number)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from draw_cluster import NOW, Cluster
+from draw_cluster import MODELS, NOW, PROFILES, Cluster
 from pen import Pen
 
 from trencadis.models import (
@@ -60,20 +60,30 @@ def draw_running(
 
 
 def _mig_jobs(pen: Pen, cluster: Cluster, leaves: Sequence[str]) -> list[Job]:
-    """A job on the instance of each node that has one; now and then a share on another GPU."""
+    """Jobs on some of the instances; now and then shares of another GPU."""
     jobs = []
     for node in cluster.nodes():
         for entry in node.mig:
-            if pen.of(True, False):
-                where = TaskAllocation(node=node.name, gpus=(entry.gpu,), mig=entry.instances)
-                request = Request(mig=(entry.instances[0].profile,))
-                jobs.append(_odd_running(f"m-{node.name}", leaves[0], request, where))
+            for i, instance in enumerate(entry.instances):
+                if pen.of(True, False):
+                    known = pen.between(1, 20) < 20
+                    where = TaskAllocation(
+                        node=node.name,
+                        gpus=(entry.gpu,) if known else None,
+                        mig=(instance,) if known else (),
+                    )
+                    request = Request(mig=(instance.profile,))
+                    name = f"m-{node.name}-{entry.gpu}-{i}"
+                    jobs.append(_odd_running(name, leaves[0], request, where))
         left = cluster.gpus[node.name]
-        if left and node.name not in cluster.by_count and pen.some("mig", 4):
-            share = Share(gpu_milli=500)
-            where = TaskAllocation(node=node.name, gpus=(max(left),), share=share)
+        wanted = pen.some("mig", 4) or pen.some("shares", 2)
+        if left and node.name not in cluster.by_count and wanted:
+            for i in range(pen.of(1, 2)):
+                share = Share(gpu_milli=pen.of(500, 300), memory_mib=pen.of(0, 10_000))
+                where = TaskAllocation(node=node.name, gpus=(max(left),), share=share)
+                name = f"s-{node.name}-{i}"
+                jobs.append(_odd_running(name, leaves[-1], Request(share=share), where))
             del left[max(left)]
-            jobs.append(_odd_running(f"s-{node.name}", leaves[-1], Request(share=share), where))
     return jobs
 
 
@@ -118,13 +128,11 @@ def _pending(pen: Pen, cluster: Cluster, policy: Policy, leaves: Sequence[str], 
     if least > 1 and pen.some("segments", 1):
         sizes = [s for s in (2, 3, 4, 1) if least % s == 0 and tasks % s == 0]
         segments = Segments(tasks=pen.of(*sizes), level=pen.of(*cluster.levels()))
-    if pen.some("mig", 5):
-        fields["request"] = pen.of(
-            Request(mig=("1g.10gb",)),
-            Request(share=Share(gpu_milli=250)),
-            Request(mig_memory_mib=5),
-        )
+    if pen.some("mig", 5) or (pen.has("slices") and pen.between(1, 3) < 3) or pen.some("shares", 2):
+        fields["request"] = _piece(pen, cluster, fields["request"])
         fields["nvlink_required"] = False
+        if pen.between(1, 4) < 4:
+            fields["communicates"] = False
     fields |= {
         "name": name,
         "tasks": tasks,
@@ -145,6 +153,28 @@ def _pending(pen: Pen, cluster: Cluster, policy: Policy, leaves: Sequence[str], 
             {"after": ("j0",)} if name != "j0" else {},
         )[kind]
     return Job(**fields)
+
+
+def _piece(pen: Pen, cluster: Cluster, whole: Request) -> Request:
+    """A request for a slice, slices or a share in place of whole GPUs, with the same CPUs."""
+    piece: dict[str, Any] = {"gpus": 0}
+    share = pen.has("shares") and (not pen.has("slices") or pen.of(True, False))
+    kind = 6 if share else pen.of(0, 0, 0, 1, 2, 3) if pen.has("slices") else pen.of(0, 2, 6)
+    profiles = PROFILES[pen.of(*(cluster.models or MODELS[:1]))]
+    if kind == 0:
+        piece["mig"] = (pen.of(*profiles),)
+    elif kind == 1:
+        piece["mig"] = (pen.of(*profiles[:3]), pen.of(*profiles[:3]))
+    elif kind == 2:
+        piece["mig_memory_mib"] = pen.of(5, 10_240, 12_288, 20_480, 100_000)
+    elif kind == 3:
+        piece["mig_compute_milli"] = pen.of(100, 285, 286, 500)
+        piece["mig_memory_mib"] = pen.of(0, 8_000)
+    else:
+        piece["share"] = Share(
+            gpu_milli=pen.of(250, 500, 300, 1_000), memory_mib=pen.of(0, 0, 20_000, 50_000)
+        )
+    return whole.model_copy(update=piece)
 
 
 def _fields(pen: Pen, cluster: Cluster, policy: Policy, leaves: Sequence[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = [
     "NOW",
     "PLAIN",
     "QUEUES",
+    "SLICES",
     "TOPOLOGY",
     "renamed",
     "shuffled",
@@ -33,6 +34,7 @@ __all__ = [
     "snapshots_nodes",
     "snapshots_plain",
     "snapshots_queues",
+    "snapshots_slices",
     "snapshots_topology",
 ]
 
@@ -78,6 +80,10 @@ NODES = frozenset(
         "mig",
     }
 )
+SLICES = frozenset(
+    {"slices", "shares", "running", "cpu", "gangs", "models", "exclusive", "modes", "profile"}
+    | {"queues", "limits", "groups", "nvlink", "fabric", "topology", "tiers", "elastic"}
+)
 NEEDS = {
     "aging": ("tiers",),
     "health": ("gangs",),
@@ -88,7 +94,7 @@ NEEDS = {
 }
 """Features without which a feature has nothing to act on."""
 
-ALL = PLAIN | QUEUES | TOPOLOGY | NODES
+ALL = PLAIN | QUEUES | TOPOLOGY | NODES | SLICES
 
 
 @st.composite
@@ -99,6 +105,8 @@ def snapshots(draw: DrawFn, features: Iterable[str] = ALL) -> Snapshot:
     """
     wanted = frozenset(features)
     some = draw(st.lists(st.sampled_from(sorted(wanted)), unique=True, min_size=3, max_size=8))
+    if wanted == SLICES:
+        some = some[:5] + draw(st.sampled_from((["slices"], ["shares"], ["slices", "shares"])))
     some += [needed for feature in some for needed in NEEDS.get(feature, ())]
     pen = Pen(draw, frozenset(some) | ({"running"} & wanted))
     cluster = draw_cluster(pen)
@@ -153,6 +161,11 @@ def snapshots_topology() -> SearchStrategy[Snapshot]:
 def snapshots_nodes() -> SearchStrategy[Snapshot]:
     """CPU, memory, resources, models, constraints, exclusive jobs, counted nodes, holds."""
     return snapshots(NODES)
+
+
+def snapshots_slices() -> SearchStrategy[Snapshot]:
+    """MIG slices and shares, with whole GPUs beside them."""
+    return snapshots(SLICES)
 
 
 def snapshots_all() -> SearchStrategy[Snapshot]:

@@ -13,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from trencadis.models.units import Sizes
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.fragmentation import Entry, Profile, Table
 from trencadis.solver.gpus import LinkGraph, bits, split, subsets
@@ -24,6 +25,7 @@ from trencadis.solver.patterns.whole import (
 )
 from trencadis.solver.seats import Seats, seats
 from trencadis.solver.shapes import Need
+from trencadis.solver.slices import Cutter
 
 SETTINGS = settings(max_examples=80, deadline=None)
 Sets = tuple[frozenset[int], ...]
@@ -257,6 +259,9 @@ def cost_of(
     return total
 
 
+NO_CUTS = Cutter({}, Sizes(1_000, {}, by_memory=False), 0, 0)
+
+
 def state_of(graph: LinkGraph, idle: frozenset[int]) -> NodeState:
     return NodeState(
         name="n1",
@@ -265,6 +270,7 @@ def state_of(graph: LinkGraph, idle: frozenset[int]) -> NodeState:
         counted=False,
         free=(0, 0),
         vacant=True,
+        cutter=NO_CUTS,
     )
 
 
@@ -335,7 +341,9 @@ def test_seats_on_16_gpus(name: str, sizes: tuple[int, ...], broken: int) -> Non
 
 # patterns
 
-OFF = Profile(entries=(), table=Table(()), total=0, horizon=3_600, weight_milli=None, off=True)
+OFF = Profile((), Table(()), 0, 3_600, None, off=True, cutter=NO_CUTS)
+MANY = (99,) * 9
+"""More of each slot than fit."""
 MODELS = ("A100", "H100")
 
 
@@ -444,7 +452,7 @@ def test_patterns_are_the_multisets_that_fit(data: st.DataObject, vacant: bool) 
             used = tuple(sum(e.need[d] * n for e, n in pairs) for d in range(2))
             fitting[as_pattern(counts)] = (paid(costs), used)
     found = enumerate_patterns(
-        bin_type(idle, free, vacant=vacant), wanted, OFF, 3_000, fillers=False
+        bin_type(idle, free, vacant=vacant), wanted, MANY, OFF, 3_000, fillers=False
     )
     assert len(found) == len(fitting)
     assert {p.counts: (p.costs, p.used) for p in found} == fitting
@@ -454,7 +462,7 @@ def test_patterns_are_the_multisets_that_fit(data: st.DataObject, vacant: bool) 
 def profile_of(*sizes: tuple[int, bool]) -> Profile:
     """A kind of task per entry: so many GPUs, linked or not."""
     entries = tuple(Entry(gpus, (0, 0), frozenset(), linked, 1) for gpus, linked in sizes)
-    return Profile(entries, Table(entries), len(entries), 60, None, off=False)
+    return Profile(entries, Table(entries), len(entries), 60, None, off=False, cutter=NO_CUTS)
 
 
 def fragmentation(
@@ -500,6 +508,7 @@ def test_patterns_under_links_are_all_ways_to_pay(graph: LinkGraph, data: st.Dat
     found = enumerate_patterns(
         bin_type({"H100": mask_of(idle)}, graph=graph),
         wanted,
+        MANY,
         profile_of(*sizes),
         3_000,
         fillers=False,
@@ -536,8 +545,8 @@ def price(links: tuple[tuple[int, int], ...], entry: Slot, mine: frozenset[int])
 def test_too_many_patterns_are_refused() -> None:
     wanted = tuple(slot("H100", 1, owner=str(i)) for i in range(4))
     kind = bin_type({"H100": 8})
-    number = len(enumerate_patterns(kind, wanted, OFF, 3_000, fillers=False))
+    number = len(enumerate_patterns(kind, wanted, MANY, OFF, 3_000, fillers=False))
     assert number == 495  # ways to give up to 8 GPUs to 4: 12 over 4
-    assert len(enumerate_patterns(kind, wanted, OFF, number, fillers=False)) == number
+    assert len(enumerate_patterns(kind, wanted, MANY, OFF, number, fillers=False)) == number
     with pytest.raises(TooManyPatternsError):
-        enumerate_patterns(kind, wanted, OFF, number - 1, fillers=False)
+        enumerate_patterns(kind, wanted, MANY, OFF, number - 1, fillers=False)

@@ -28,6 +28,7 @@ FAMILIES = {
     "queues": strategies.snapshots_queues,
     "topology": strategies.snapshots_topology,
     "nodes": strategies.snapshots_nodes,
+    "slices": strategies.snapshots_slices,
     "all": strategies.snapshots_all,
 }
 

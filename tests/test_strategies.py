@@ -20,6 +20,7 @@ from strategies import (
     snapshots_nodes,
     snapshots_plain,
     snapshots_queues,
+    snapshots_slices,
     snapshots_topology,
 )
 
@@ -38,6 +39,7 @@ QUICK = settings(
         snapshots_queues(),
         snapshots_topology(),
         snapshots_nodes(),
+        snapshots_slices(),
         snapshots_all(),
     ),
     st.integers(0, 99),

@@ -492,16 +492,16 @@ def test_exactly_the_broken_rule_is_named(case: Case) -> None:
 
 
 FORM = b.snapshot(
-    b.node("n1", 4),
-    b.node("n2", 2, precision="node"),
+    b.node("n1", 4, model="H100-80GB"),
+    b.node("n2", 2, model="H100-80GB", precision="node"),
     b.running("r", b.at("n1", 3)),
     b.job("a", 2),
     b.job("elastic", 1, 4, min_tasks=1),
     b.job("held", state="held"),
     b.job("later", not_before=b.ago(-1)),
     b.job("after", after=("r",)),
-    b.job("share", request=Request(share=Share(gpu_milli=500))),
-    b.job("keeps", models=["H100"]),
+    b.job("talks", tasks=2, request=Request(mig=("1g.10gb",))),
+    b.job("keeps", models=["H100-80GB"]),
     b.hold("keeps", b.at("n1", 2)),
     b.job("g1", group="g"),
     b.job("g2", group="g", state="held"),
@@ -517,6 +517,10 @@ def field(**update: object) -> Callable[[Plan], Plan]:
     return lambda plan: plan.model_copy(update=update)
 
 
+SLICE_0, SLICE_1 = (
+    TaskAllocation(node="n1", gpus=(0,), mig=(MigInstance(profile="1g.10gb", start=start),))
+    for start in (0, 1)
+)
 MIG = TaskAllocation(node="n1", gpus=(0, 1), mig=(MigInstance(profile="1g.10gb", start=0),))
 
 
@@ -533,7 +537,7 @@ MIG = TaskAllocation(node="n1", gpus=(0, 1), mig=(MigInstance(profile="1g.10gb",
         ("jobs", with_start(FORM_STARTS[0], FORM_STARTS[0])),
         ("eligible", with_start(b.start("later", b.at("n1", 0)))),
         ("eligible", with_start(b.start("after", b.at("n1", 0)))),
-        ("eligible", with_start(b.start("share", b.at("n1")))),
+        ("eligible", with_start(b.start("talks", SLICE_0, SLICE_1))),
         ("eligible", with_start(b.start("keeps", b.at("n1", 0)))),
         ("eligible", with_start(b.start("g1", b.at("n1", 0)))),
         ("gang", with_start(b.start("a"))),
@@ -1000,10 +1004,11 @@ def fragmentation_of(snap: Snapshot) -> dict[str, int]:
 
 
 def test_fragmentation() -> None:
-    # Kinds: four tasks of 1 GPU, one of 4 on H100, one with CPUs alone: N = 6; over 600 s.
-    # n1: 3 idle H100. 1s fit, the 4 and the CPU task don't: (1 + 1) · 3 · 600 / 6 = 600.
-    # n2: 4 idle A100: the 4 wants H100: 2 · 4 · 600 / 6 = 800.
-    # n3: 8 idle H100, no CPU: all GPU tasks fit: 8 · 600 / 6 = 800.
+    # Kinds: four tasks of 1 GPU, one of 4 on H100, one with CPUs alone, one with a share that no
+    # node takes: N = 7; over 600 s.
+    # n1: 3 idle H100. 1s fit, the other three don't: ⌊3 · 3 · 600 / 7⌋ = 771.
+    # n2: 4 idle A100: the 4 wants H100: ⌊3 · 4 · 600 / 7⌋ = 1028.
+    # n3: 8 idle H100, no CPU: all whole tasks fit: ⌊2 · 8 · 600 / 7⌋ = 1371.
     # n4 is cordoned, n5 has an exclusive job, n6 has no idle GPU.
     snap = b.snapshot(
         b.node("n1", 4),
@@ -1023,14 +1028,14 @@ def test_fragmentation() -> None:
         horizon_seconds=600,
     )
     assert fragmentation_of(snap) == {
-        "n1": 600,
-        "n2": 800,
-        "n3": 800,
+        "n1": 771,
+        "n2": 1_028,
+        "n3": 1_371,
         "n4": 0,
         "n5": 0,
         "n6": 0,
     }
-    assert stage_values(snap)["fragmentation"] == 2_200
+    assert stage_values(snap)["fragmentation"] == 3_170
 
 
 def test_fragmentation_by_cpu_links_and_profile() -> None:
@@ -1159,7 +1164,9 @@ def test_counting_agrees_with_places_that_are_found(seed: int) -> None:
     snap = b.snapshot(nodes, jobs, b.running("r", b.somewhere("n3"), gpus=0), levels=LEVELS)
     situation = situate(snap)
     fits, shapes = Fits(situation, situation.states), Shapes(situation)
-    search = Search(Board(situation, situation.states), situation.levels, budget=10_000)
+    search = Search(
+        Board(situation, situation.states), situation.levels, situation.knife, budget=10_000
+    )
     for job in jobs:
         shape = shapes.of_job(job)
         for model in fits.candidates(shape):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import comb
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job, Node, Snapshot
 
 MOST = 30_000
 """Plans, by a rough estimate from above."""
@@ -14,6 +14,10 @@ def ways(snapshot: Snapshot, job: Job) -> int:
     """An estimate of how many ways there are to place the job, not starting it included."""
     k = job.request.gpus
     tasks = job.minimum
+    pieces = _pieces(job) * tasks
+    if pieces:
+        spots = sum(_spots(node) for node in snapshot.nodes)
+        return int(1 + spots**pieces)
     count = 1
     for node in snapshot.nodes:
         here = min(tasks, node.gpu_count // k) if k else tasks
@@ -22,6 +26,18 @@ def ways(snapshot: Snapshot, job: Job) -> int:
             choices = comb(node.gpu_count, k)
         count *= 1 + here * choices
     return count
+
+
+def _pieces(job: Job) -> int:
+    """Slices or shares of one task."""
+    request = job.request
+    one = request.share is not None or request.mig_memory_mib or request.mig_compute_milli
+    return len(request.mig) or int(bool(one))
+
+
+def _spots(node: Node) -> int:
+    """About how many different places a slice has on a node."""
+    return 2 * len(node.mig) + min(1, node.gpu_count)
 
 
 def trim(snapshot: Snapshot) -> Snapshot:

@@ -87,7 +87,7 @@ class Alone:
             # Tasks are told apart by identity; the table keeps them alive, so ids stay theirs.
             key = (id(node), tuple((job.name, id(task)) for job, task in on))
             if key not in self._states:
-                state = node_state(node, on, self.base.supply.resources)
+                state = node_state(node, on, self.base.supply)
                 self._states[key] = (on, state)
             states.append(self._states[key][1])
         return states

@@ -9,7 +9,7 @@ from trencadis.models.collector import paused_collector
 from trencadis.models.explanation import NEVER, Reason
 from trencadis.models.health import Doomed, Health, QueueHealth, Unsaved
 from trencadis.models.order import in_order
-from trencadis.models.units import job_units
+from trencadis.models.units import Sizes
 from trencadis.solver.explain.loss import gpus_of, ran, unsaved
 from trencadis.solver.explain.reasons import Reasons, waiting
 from trencadis.solver.explain.said import Said, some
@@ -127,7 +127,8 @@ def _allocated(snapshot: Snapshot) -> int:
 
 
 def _queues(read: Facts) -> tuple[QueueHealth, ...]:
-    snapshot, unit, tree = read.snapshot, read.values.rates.unit, read.values.tree
+    snapshot, tree = read.snapshot, read.values.tree
+    sizes = read.values.rates.sizes
     found = []
     for name, queue in sorted(tree.queues.items()):
         guarantee = queue.guarantee.total_milli()
@@ -136,12 +137,12 @@ def _queues(read: Facts) -> tuple[QueueHealth, ...]:
         mine = [job for job in snapshot.jobs if name in tree.chain(job.queue)]
         running = [job for job in mine if job.on_nodes]
         waits = [job for job in mine if job.state == "pending"]
-        used = sum(job_units(job, unit) for job in running) * 1_000 // unit
-        asked = sum(job_units(job, unit) for job in waits) * 1_000 // unit
+        used = sum(sizes.job(job) for job in running) * 1_000 // sizes.unit
+        asked = sum(sizes.job(job) for job in waits) * 1_000 // sizes.unit
         if used < guarantee and asked:
             state, since = "below", max(waited(snapshot, job) for job in waits)
         elif used > guarantee:
-            state, since = "above", _above_since(snapshot, running, guarantee, unit)
+            state, since = "above", _above_since(snapshot, running, guarantee, sizes)
         else:
             continue
         found.append(
@@ -159,11 +160,13 @@ def _queues(read: Facts) -> tuple[QueueHealth, ...]:
     return tuple(found)
 
 
-def _above_since(snapshot: Snapshot, running: list[Job], guarantee: int, unit: int) -> int:
+def _above_since(
+    snapshot: Snapshot, running: list[Job], guarantee: int, sizes: Sizes
+) -> int:
     """Seconds since the jobs that still run passed the guarantee, in the order they started."""
     used = 0
     for job in sorted(running, key=lambda job: (-ran(snapshot, job), job.name)):
-        used += job_units(job, unit) * 1_000 // unit
+        used += sizes.job(job) * 1_000 // sizes.unit
         if used > guarantee:
             return ran(snapshot, job)
     return 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trencadis.models import Job
 from trencadis.models.explanation import Reason
-from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.said import Said, names, when
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.worth import talks_across_slices
 
 
 def not_eligible(scene: Scene, job: Job) -> Said:
@@ -35,10 +35,12 @@ def not_eligible(scene: Scene, job: Job) -> Said:
             f"has GPUs on hold from {when(at)} on and starts when they are free",
             {"at": at.isoformat(), "tasks_held": sum(len(hold.allocation) for hold in own)},
         )
-    if asks_for_mig(job.request) or job.request.share is not None:
+    if talks_across_slices(job):
         return Said(
-            Reason.KIND_OF_GPU,
-            "asks for a MIG slice or a share; this version places whole GPUs",
+            Reason.SLICES_TALK,
+            f"its {job.minimum} tasks communicate, but neither NVLink nor peer-to-peer copies join "
+            "MIG slices. Maybe set communicates to false, or ask for whole GPUs.",
+            {"tasks": job.minimum},
         )
     blockers = sorted(
         other.name

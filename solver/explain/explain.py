@@ -16,6 +16,7 @@ from trencadis.solver.explain.reasons import Reasons, waiting
 from trencadis.solver.explain.remedies import case_of, remedies
 from trencadis.solver.explain.said import Said
 from trencadis.solver.explain.scene import Scene, scene_of
+from trencadis.solver.explain.sliced import in_pieces
 from trencadis.solver.explain.starting import Outlook
 from trencadis.solver.explain.starts import explain_placed
 
@@ -61,7 +62,8 @@ class Explainer:
             return explain_placed(self.reasons, self.plan, self.following, job)
         said = self.reasons.of(job)
         assumptions = [f"the plan is {self.plan.proof.status.value}"]
-        if not help_:
+        if not help_ or in_pieces(job):
+            # What would help a job on slices or shares takes rooms that know them.
             return _explanation(job, said, self._conflicts(job), "plan", assumptions)
         if said.code is Reason.OUTRANKED:
             said = competitors(self.scene, self.following, job, said)

@@ -90,7 +90,7 @@ def _fits(case: Case, like: Node, count: int) -> bool:
     """Whether the job fits with so many nodes more."""
     fabric = case.place.fabric
     added = [new_node(like, number) for number in range(1, count + 1)]
-    extra = [node_state(node, [], case.place.supply.resources) for node in added]
+    extra = [node_state(node, [], case.place.supply) for node in added]
     path = dict(fabric.path)
     for node in added:
         own = (f"~{node.name}" for _ in range(fabric.depth - len(node.fabric)))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
-from trencadis.solver.capacity import NodeState, node_state, vector
+from trencadis.solver.capacity import Capacity, NodeState, node_state, vector
 from trencadis.solver.room import fits
 from trencadis.solver.shapes import Need
 
@@ -58,7 +58,7 @@ def menu(
     need: Need,
     cap: int,
     costs: Mapping[str, int],
-    resources: tuple[str, ...],
+    supply: Capacity,
 ) -> Menu | None:
     """The menu of a node; None if nothing fits whatever is stopped.
 
@@ -69,7 +69,7 @@ def menu(
     if need.linked and node.nvlink.kind == "none":
         return None
     if _adds_up(node, here, need):
-        parts = _Parts(node, here, need, victims, resources)
+        parts = _Parts(node, here, need, victims, supply.resources)
         free, most = parts.number([], cap), parts.number(range(len(victims)), cap)
         if most <= free:
             return Menu(node.name, free, (), exact=True) if most else None
@@ -81,7 +81,7 @@ def menu(
             left = [(job, task) for job, task in here if job.name not in gone]
             if any(job.exclusive and job.on_nodes for job, _ in left):
                 return 0
-            number = fits(need, node_state(node, left, resources), need.columns.bit_length() - 1)
+            number = fits(need, node_state(node, left, supply), need.columns.bit_length() - 1)
             return min(number, cap) if cap else number
 
         free, most = room(()), room(victims)
@@ -218,7 +218,7 @@ def states_without(
     snapshot: Snapshot,
     here: Mapping[str, Occupants],
     gone: Sequence[str],
-    resources: tuple[str, ...],
+    supply: Capacity,
     known: States | None = None,
 ) -> list[NodeState]:
     """The nodes that take work once some jobs are gone. `known`: states worked out before."""
@@ -232,7 +232,7 @@ def states_without(
         if key not in known:
             left = [(job, task) for job, task in on if job.name not in leaving]
             closed = any(job.exclusive and job.on_nodes for job, _ in left)
-            known[key] = None if closed else node_state(node, left, resources)
+            known[key] = None if closed else node_state(node, left, supply)
         state = known[key]
         if state is not None:
             states.append(state)

@@ -65,6 +65,7 @@ class Mover:
     ) -> None:
         """`states`: the nodes as they are. `stay`: jobs that are not to be moved."""
         self.snapshot, self.place, self.stay = snapshot, place, stay
+        self.supply = place.supply
         self.resources = place.supply.resources
         self.idle = {
             state.name: {model: len(gpus) for model, gpus in state.idle.items()}
@@ -188,7 +189,7 @@ class Mover:
         leaving = {residents[r].job.name for r in goes}
         idle: dict[str, dict[str, list[int]]] = {}
         counted: set[str] = set()
-        for state in states_without(self.snapshot, self.here, tuple(leaving), self.resources):
+        for state in states_without(self.snapshot, self.here, tuple(leaving), self.supply):
             idle[state.name] = {model: list(gpus) for model, gpus in state.idle.items()}
             if state.counted:
                 counted.add(state.name)

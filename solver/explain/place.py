@@ -51,7 +51,7 @@ class Place:
         listed = list(states)
         admitted = self._admission(job)
         maker = ShapeMaker(self.snapshot, self.supply, self.rates, self.fabric, admitted)
-        size = size_of(job, job.minimum, self.rates.unit, self.supply)
+        size = size_of(job, job.minimum, self.rates, self.supply)
         shape = maker.shape(job, tier_of(self.snapshot, job), size, "")
         room = room_of(listed, admitted.column, self.fabric)
         return Look(coarsest(shape.alternatives), room, admitted.column)

@@ -17,6 +17,7 @@ from trencadis.solver.explain.eligible import not_eligible
 from trencadis.solver.explain.limits import heads, limited, order_or_lending
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.sliced import in_pieces, never_in_pieces
 from trencadis.solver.explain.space import no_room
 from trencadis.solver.shapes import Alternative
 
@@ -57,7 +58,7 @@ class Reasons:
     def conflict(self, job: Job) -> tuple[str, ...]:
         """The conflicting demands of a job that no empty nodes suit; else none."""
         read = self.scene.facts
-        if job.name not in read.values.eligible or read.can_run[job.name]:
+        if job.name not in read.values.eligible or read.can_run[job.name] or in_pieces(job):
             return ()
         return self._no_nodes(job)[1]
 
@@ -74,7 +75,8 @@ class Reasons:
         key = self.key(job)
         if key not in self._competes:
             self._competes[key] = (
-                bool(self.scene.facts.can_run[job.name])
+                not in_pieces(job)
+                and bool(self.scene.facts.can_run[job.name])
                 and limited(self.scene, job) is None
                 and bool(self.ways(job) or heads(self.scene, job))
             )
@@ -83,7 +85,7 @@ class Reasons:
     def _found(self, job: Job) -> Said:
         scene = self.scene
         if not scene.facts.can_run[job.name]:
-            return self._no_nodes(job)[0]
+            return never_in_pieces(scene, job) if in_pieces(job) else self._no_nodes(job)[0]
         limit = limited(scene, job)
         if limit is not None:
             return limit

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trencadis.models import Job, Plan, Snapshot
+from trencadis.models.units import uses_gpu
 from trencadis.solver.capacity import NodeState, capacity
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts
@@ -105,6 +106,6 @@ def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
         if not models:
             models = {group.model for task in start.allocation for group in nodes[task.node].gpus}
         allowed = sorted(m for m in models if not job.gpu_models or m in job.gpu_models)
-        ledger.start(job, allowed[0] if allowed and job.request.gpus else None, [])
+        ledger.start(job, allowed[0] if allowed and uses_gpu(job.request) else None, [])
     after = room_of(capacity(following).states, read.admission.column, read.fabric)
     return Scene(read, ledger, after, {})

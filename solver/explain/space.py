@@ -11,6 +11,7 @@ from trencadis.models.plan import Evidence
 from trencadis.solver.explain.pieces import by_level, pieces, reach, slots
 from trencadis.solver.explain.said import Said, names, some, span, when
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.sliced import in_pieces, no_piece
 from trencadis.solver.room import Room
 from trencadis.solver.shapes import Alternative
 
@@ -27,7 +28,7 @@ def no_room(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         return _reservation(scene, job, ways, held)
     if held and everyone and scene.takes(scene.without(everyone, held), job, ways):
         return _reservation(scene, job, ways, held, everyone)
-    return _short(scene, job, ways)
+    return no_piece(scene, job, ways) if in_pieces(job) else _short(scene, job, ways)
 
 
 def draining(scene: Scene) -> list[str]:

@@ -36,7 +36,7 @@ class Stopper:
 
     def __init__(self, snapshot: Snapshot, place: Place) -> None:
         self.snapshot, self.place = snapshot, place
-        self.resources = place.supply.resources
+        self.supply = place.supply
         self.here = occupants(snapshot)
         self._known: States = {}
         self.nodes = {
@@ -46,7 +46,7 @@ class Stopper:
         }
 
     def _states(self, gone: Sequence[str]) -> list[NodeState]:
-        return states_without(self.snapshot, self.here, gone, self.resources, self._known)
+        return states_without(self.snapshot, self.here, gone, self.supply, self._known)
 
     def cheapest(
         self, job: Job, models: Iterable[str | None], costs: Mapping[str, int]
@@ -95,7 +95,7 @@ class Stopper:
         menus = []
         for name in open_:
             here = self.here.get(name, [])
-            found = menu(self.nodes[name], here, way.need, cap, costs, self.resources)
+            found = menu(self.nodes[name], here, way.need, cap, costs, self.supply)
             if found is not None:
                 menus.append(found)
         exact = all(entry.exact for entry in menus)
@@ -133,7 +133,7 @@ class Stopper:
             if best is not None and price > best[0]:
                 break
             here = self.here[name]
-            found = menu(self.nodes[name], here, way.need, cap, costs, self.resources)
+            found = menu(self.nodes[name], here, way.need, cap, costs, self.supply)
             if found is None or found.free or not found.more:
                 continue
             exact = exact and found.exact

@@ -9,6 +9,7 @@ from trencadis.solver.model.columns import Columns, Part, counted_by_domain, loc
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.whole import Slot
 from trencadis.solver.program import Program
+from trencadis.solver.supply import BinClass
 
 
 def add(problem: Problem, program: Program, columns: Columns) -> None:
@@ -82,11 +83,29 @@ def _pooled_bins(problem: Problem, program: Program, columns: Columns) -> None:
                     [(col, slot.gpus) for slot, col in inside if slot.model == model],
                     0, idle * bins,
                 )
+            _pooled_pieces(program, cls, inside, bins)
             for d, have in enumerate(cls.type.free):
                 if have is not None:
                     program.row(
                         [(col, slot.need[d]) for slot, col in inside], 0, have * bins
                     )
+
+
+def _pooled_pieces(
+    program: Program, cls: BinClass, inside: list[tuple[Slot, int]], bins: int
+) -> None:
+    """Slices and shares of a pooled class: all units of its GPUs as one pool, by model."""
+    knife = cls.nodes[0].cutter
+    unit = knife.sizes.unit
+    for model in sorted({slot.model or "" for slot, _ in inside if slot.pieces}):
+        have = cls.type.counts().get(model, 0) * unit
+        have += sum(knife.idle_units(cut) for cut in cls.type.cuts if cut.model == model)
+        terms = [
+            (col, slot.gpus * unit + sum(knife.piece_units(model, p) for p in slot.pieces))
+            for slot, col in inside
+            if slot.model == model
+        ]
+        program.row(terms, 0, have * bins)
 
 
 def _slot_supply(

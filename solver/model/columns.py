@@ -132,7 +132,7 @@ class Room:
 
     def of(self, need: Need, cls: BinClass, states: Sequence[NodeState]) -> int:
         """On some nodes of one class."""
-        if need.gpus:
+        if need.on_gpus:
             return fits(need, states[0], cls.type.column) * len(states)
         return sum(fits(need, state, cls.type.column) for state in states)
 
@@ -267,11 +267,13 @@ def _supply_columns(problem: Problem, program: Program, columns: Columns, room: 
 def _fill_columns(program: Program, columns: Columns, c: int, cls: BinClass) -> None:
     if cls.patterns is None:
         for s, slot in enumerate(cls.slots):
-            each = min(
-                (have // slot.gpus for model, have in cls.type.counts().items()
-                 if slot.gpus and model == slot.model),
-                default=1,
-            )
+            have = cls.type.counts().get(slot.model or "", 0)
+            each = have // slot.gpus if slot.gpus else 1
+            if slot.pieces:
+                blank = cls.type.blank(slot.model)
+                each = cls.nodes[0].cutter.most_on(
+                    cls.type.cuts, blank, have, slot.model or "", slot.pieces
+                )
             cells = {(): cls.nodes} if slot.located < 0 else cls.cells
             for domain, states in cells.items():
                 columns.pooled[(c, s, domain)] = program.column(0, each * len(states))

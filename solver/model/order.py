@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
+from trencadis.models.units import uses_gpu
 from trencadis.solver.model.columns import Columns
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.program import INFINITE, Program
@@ -16,7 +17,7 @@ Pool = frozenset[str] | None
 
 def pool_of(job: Job) -> Pool:
     """The pool of resources that a job competes in."""
-    return frozenset(job.gpu_models) if job.request.gpus else None
+    return frozenset(job.gpu_models) if uses_gpu(job.request) else None
 
 
 def same_pool(a: Pool, b: Pool) -> bool:

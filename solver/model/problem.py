@@ -73,7 +73,12 @@ def facts(snapshot: Snapshot) -> Facts:
     up = [node for node in snapshot.nodes if not node.down and not node.cordoned]
     admitted = admission(snapshot, worths.eligible.values(), up)
     maker = ShapeMaker(snapshot, cap, worths.rates, fabric, admitted)
-    can_run = _can_run(worths, maker, room_of(cap.empty, admitted.column, fabric))
+    can_run = _can_run(
+        worths,
+        maker,
+        room_of(cap.empty, admitted.column, fabric),
+        room_of(cap.empty_cut, admitted.column, fabric),
+    )
     guarantees = targets(snapshot, worths, can_run)
     short = [target for target in guarantees if target.missing > 0]
     return Facts(
@@ -82,7 +87,7 @@ def facts(snapshot: Snapshot) -> Facts:
         values=worths,
         fabric=fabric,
         admission=admitted,
-        profile=profile(snapshot, cap.resources),
+        profile=profile(snapshot, cap.resources, cap.cutter),
         books=books(snapshot, worths, read_accounts(snapshot, short)),
         guarantees=tuple(guarantees),
         targets=tuple(short),
@@ -114,7 +119,7 @@ def classify(
 
 
 def _can_run(
-    worths: Values, maker: ShapeMaker, empty: Room
+    worths: Values, maker: ShapeMaker, empty: Room, empty_cut: Room
 ) -> dict[str, frozenset[str | None]]:
     known: dict[tuple[object, ...], frozenset[str | None]] = {}
     found: dict[str, frozenset[str | None]] = {}
@@ -123,7 +128,9 @@ def _can_run(
         if key not in known:
             shape = maker.shape(job, 0, 1, "")
             known[key] = frozenset(
-                alt.way.need.model for alt in shape.alternatives if empty.takes(job, alt.way)
+                alt.way.need.model
+                for alt in shape.alternatives
+                if (empty_cut if alt.way.need.pieces else empty).takes(job, alt.way)
             )
         found[job.name] = known[key]
     return found

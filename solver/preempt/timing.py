@@ -95,7 +95,7 @@ class _Before:
 
     def take(self, placement: Placement, task: TaskAllocation) -> bool:
         """Whether one task fits there; then it is entered."""
-        if self.state is None or placement.job.exclusive:
+        if self.state is None or placement.job.exclusive or task.mig or task.share:
             return False
         need = vector(placement.job, self.read.capacity.resources)
         pool = self.idle.get(placement.model or "", [])

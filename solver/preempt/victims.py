@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.base import seconds
-from trencadis.models.units import job_units
+from trencadis.models.units import asks_for_mig
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.worth import ceil_div, size_of, tier_of, waited
 
@@ -59,6 +59,8 @@ def may_stop(snapshot: Snapshot, job: Job) -> bool:
     rules, now = snapshot.policy.preemption, seconds(snapshot.now)
     if not job.preemptible or not job.requeueable or job.min_replicas:
         return False
+    if asks_for_mig(job.request) or job.request.share is not None:
+        return False  # what a slice leaves is a slice: no room is made of it yet
     if job.start is not None and now - seconds(job.start) < rules.min_runtime_seconds:
         return False
     recent = job.preempted_at is not None and now - seconds(job.preempted_at) < DAY
@@ -75,14 +77,14 @@ def _victim(read: Facts, job: Job) -> Victim:
     restart = rules.restart_seconds_multi_node if several else rules.restart_seconds
     seconds_lost = unsaved(snapshot, job) + grace + restart
     tier = tier_of(snapshot, job)
-    size = size_of(job, len(job.allocation), rates.unit, read.capacity)
+    size = size_of(job, len(job.allocation), rates, read.capacity)
     aging = snapshot.policy.aging_seconds
     weight = rates.tier_weight[tier] * job.weight_milli * (aging + waited(snapshot, job)) * size
     gpus = len(job.allocation) * job.request.gpus
     return Victim(
         job=job,
         tier=tier,
-        units=job_units(job, rates.unit),
+        units=rates.sizes.job(job),
         gpus=gpus,
         grace=grace,
         lost=seconds_lost * gpus,

@@ -43,7 +43,12 @@ class World:
         """Job -> (model, bundles)."""
         self.out: set[str] = set()
         """Victims, and starts that were taken back."""
-        self.states = {state.name: state for state in facts.capacity.states}
+        # Slices and shares make no room for each other yet, nor on nodes that have them.
+        self.states = {
+            state.name: state
+            for state in facts.capacity.states
+            if not state.node.mig and not state.node.shareable
+        }
         self.columns = facts.admission.column
         jobs = {job.name: job for job in facts.snapshot.jobs}
         self.occupants: defaultdict[str, list[tuple[Job, TaskAllocation]]] = defaultdict(list)
@@ -88,7 +93,7 @@ class World:
         residents = self.occupants.get(node, [])
         if any(job.name in gone for job, _ in residents):
             kept = [(job, task) for job, task in residents if job.name not in gone]
-            freed = node_state(state.node, kept, self.facts.capacity.resources)
+            freed = node_state(state.node, kept, self.facts.capacity)
             state = as_counted(freed) if state.counted else freed
         taken = [(job, need) for job, need in self.arrived.get(node, ()) if job not in gone]
         if not taken:

@@ -16,6 +16,7 @@ from trencadis.solver.verify import (
     rule_holds,
     rule_limits,
     rule_nodes,
+    rule_parts,
     rule_preempt,
     rule_topology,
     rule_work_conserving,
@@ -29,6 +30,7 @@ __all__ = ["Verdict", "Violation", "stage_values", "verify"]
 
 RULES = (
     *rule_nodes.RULES,
+    *rule_parts.RULES,
     *rule_topology.RULES,
     *rule_limits.RULES,
     *rule_work_conserving.RULES,

@@ -65,6 +65,7 @@ class Board:
                 if node.nvlink.links
                 else None,
                 state.occupied,
+                state.second.key(),
             )
             row = rows.setdefault(key, len(firsts))
             if row == len(firsts):
@@ -88,7 +89,10 @@ class Board:
             return np.array(values, dtype=np.int64)
 
         self.nothing = np.zeros(size, dtype=np.int64)
-        models = sorted({model for state in states for model in state.gpus})
+        models = sorted(
+            {model for state in states for model in state.gpus}
+            | {gpu.model for state in states for gpu in state.second.gpus.values()}
+        )
         self.gpus = {m: column([state.gpus.get(m, 0) for state in states]) for m in models}
         self.cpu_milli = column([state.cpu_milli for state in states])
         self.memory_mib = column([state.memory_mib for state in states])

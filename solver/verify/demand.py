@@ -29,8 +29,8 @@ def ineligible(snapshot: Snapshot, asks: Mapping[str, Ask]) -> dict[str, str]:
             reasons[job.name] = f"job {first} must have left first"
         elif job.name in held:
             reasons[job.name] = "a hold keeps its place for a later start"
-        elif not asks[job.name].whole:
-            reasons[job.name] = "it asks for MIG or a share"
+        elif asks[job.name].slices and job.minimum >= 2 and job.communicates:
+            reasons[job.name] = "its tasks communicate, which MIG slices can't"
     for group, names in members.items():
         stopped = next((name for name in names if name in reasons), None)
         if stopped is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trencadis.models import Job
 from trencadis.solver.verify.admission import FOREVER, Wish, end_of, leaves_at, wish_of
 from trencadis.solver.verify.board import Board
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.linked import pack
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.supply import NodeState
@@ -103,13 +104,13 @@ class Fits:
 
     def candidates(self, shape: Shape) -> Sequence[str | None]:
         """Models that the job allows and the board has; None for a job without GPUs."""
-        if not shape.ask.gpus:
+        if not shape.ask.on_gpus:
             return (None,)
         return [m for m in self.board(shape).gpus if not shape.models or m in shape.models]
 
     def fits(self, shape: Shape, model: str | None) -> bool:
         """Whether all tasks fit at once, on this model."""
-        rows, tasks_on = capacity(self.board(shape), shape, model)
+        rows, tasks_on = capacity(self.board(shape), shape, model, self._situation.knife)
         if not rows.size:
             return False
         if shape.segment is not None and shape.tasks % shape.segment[0]:
@@ -138,7 +139,9 @@ class Fits:
         return _sums(outer, whole)
 
 
-def capacity(board: Board, shape: Shape, model: str | None) -> tuple[Ints, Ints]:
+def capacity(
+    board: Board, shape: Shape, model: str | None, knife: Knife
+) -> tuple[Ints, Ints]:
     """Rows whose nodes hold a task of the job or more, and how many each node holds."""
     ask = shape.ask
     rows = board.admitted(shape.wish, model, ask.gpus)
@@ -147,7 +150,13 @@ def capacity(board: Board, shape: Shape, model: str | None) -> tuple[Ints, Ints]
     if shape.exclusive:
         rows = rows[~board.occupied[rows]]
     tasks = np.full(rows.size, shape.per_node, dtype=np.int64)
-    if model is not None:
+    if model is not None and not ask.whole:
+        idle = board.gpus[model]
+        for place, row in enumerate(rows):
+            second = board.states[int(row)].second
+            held = knife.tasks(second, int(idle[row]), ask, model)
+            tasks[place] = min(int(tasks[place]), held)
+    elif model is not None:
         linked = shape.nvlink and ask.gpus >= 2
         most = board.gpus[model][rows] // ask.gpus
         if linked:

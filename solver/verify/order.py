@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from trencadis.models import Job
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.targets import Targets
+from trencadis.solver.verify.units import Ask
 
 Pool = frozenset[str] | None
 """GPU models that a job allows, empty for all; None for a job without GPUs."""
@@ -41,14 +42,14 @@ class Order:
                 # Equal places don't hold each other back.
                 if ahead and self._place(ahead[0]) != self._place(job):
                     for other in ahead:
-                        pool = _pool(other)
+                        pool = _pool(other, self.of.asks[other.name])
                         if other.name in started or pool in waiting:
                             continue
                         if self.targets.could_run(other):
                             waiting[pool] = other.name
                     ahead = []
                 ahead.append(job)
-                mine = _pool(job)
+                mine = _pool(job, self.of.asks[job.name])
                 for pool, other_name in waiting.items():
                     if _meet(mine, pool):
                         behind[job.name] = other_name
@@ -59,8 +60,8 @@ class Order:
         return self.of.tiers[job.name], self.of.submits[job.name]
 
 
-def _pool(job: Job) -> Pool:
-    return frozenset(job.gpu_models) if job.request.gpus else None
+def _pool(job: Job, ask: Ask) -> Pool:
+    return frozenset(job.gpu_models) if ask.on_gpus else None
 
 
 def _meet(one: Pool, other: Pool) -> bool:

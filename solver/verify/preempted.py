@@ -10,6 +10,7 @@ from trencadis.models.base import seconds
 from trencadis.solver.verify.costs import Costs
 from trencadis.solver.verify.situation import Row, Situation, add_use
 from trencadis.solver.verify.supply import survey
+from trencadis.solver.verify.units import has_mig
 
 DAY = 86_400
 
@@ -27,7 +28,9 @@ def without(situation: Situation, names: Iterable[str]) -> Situation:
         situation,
         states={
             name: replace(state, counted=state.counted or situation.states[name].counted)
-            for name, state in survey(situation.snapshot, there, situation.asks).items()
+            for name, state in survey(
+                situation.snapshot, there, situation.asks, situation.scale.tables
+            ).items()
         },
         running=running,
         leaf_use=leaf_use,
@@ -55,6 +58,8 @@ def forbidden(situation: Situation, job: Job) -> str:
         return "it can't be requeued"
     if job.min_replicas:
         return "it is a service"
+    if has_mig(job.request) or job.request.share is not None:
+        return "it runs on a slice or a share, whose room is not counted yet"
     if job.start is not None and situation.now - seconds(job.start) < rules.min_runtime_seconds:
         return "it has run for less than min_runtime_seconds"
     recent = job.preempted_at is not None and situation.now - seconds(job.preempted_at) < DAY

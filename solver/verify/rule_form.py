@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trencadis.models import Plan
+from trencadis.models import Plan, TaskAllocation
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.verdict import Violation
 
-UNSUPPORTED = ("resizes", "moves", "reconfigures", "reserves")
+UNSUPPORTED = ("resizes", "moves", "reserves")
 
 
 def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
@@ -18,7 +18,7 @@ def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
 
 
 def actions(_: Situation, plan: Plan) -> Iterable[Violation]:
-    """This version starts jobs and stops jobs."""
+    """This version starts jobs, stops jobs and cuts MIG layouts, no more."""
     for kind in UNSUPPORTED:
         if getattr(plan, kind):
             yield Violation("actions", f"the plan has {kind}, which this version doesn't carry out")
@@ -83,6 +83,9 @@ def indices(situation: Situation, plan: Plan) -> Iterable[Violation]:
             if ask is None or state is None:
                 continue
             where = f"job {start.job} on node {task.node}"
+            if not ask.whole:
+                yield from _parts(situation, start.job, task, where)
+                continue
             if task.mig or task.share is not None:
                 yield Violation("indices", f"{where} names MIG instances or a share")
             if state.counted and ask.gpus:
@@ -94,6 +97,28 @@ def indices(situation: Situation, plan: Plan) -> Iterable[Violation]:
                 yield Violation("indices", f"{where} names {len(named)} of {ask.gpus} GPUs")
             elif len(set(named)) != len(named):
                 yield Violation("indices", f"{where} names a GPU twice")
+
+
+def _parts(
+    situation: Situation, name: str, task: TaskAllocation, where: str
+) -> Iterable[Violation]:
+    """A task names the instances that it asks for and the GPU of each, or its share and its GPU."""
+    ask, state = situation.asks[name], situation.states[task.node]
+    named = task.gpus or ()
+    if state.counted:
+        yield Violation("indices", f"{where}: its GPUs are only counted there")
+    elif any(gpu not in state.models for gpu in named):
+        yield Violation("indices", f"{where} names a GPU that is not there")
+    elif not ask.slices:
+        given = (task.share.gpu_milli, task.share.memory_mib) if task.share else None
+        if given != ask.share or len(named) != 1 or task.mig:
+            yield Violation("indices", f"{where} does not have the share that it asks for")
+    elif task.share is not None or len(named) != len(task.mig) or not named:
+        yield Violation("indices", f"{where} does not name instances and the GPU of each")
+    else:
+        wanted = situation.knife.wanted(ask, state.models[named[0]])
+        if wanted != tuple(sorted(instance.profile for instance in task.mig)):
+            yield Violation("indices", f"{where} has other MIG instances than it asks for")
 
 
 RULES = (actions, now, jobs, eligible, gang, nodes, indices)

@@ -40,7 +40,7 @@ def gpus(facts: Facts, _: Plan) -> Iterable[Violation]:
                         "gpus", f"job {entry.job.name} lacks {missing} idle GPUs on node {name}"
                     )
                 continue
-            for gpu in task.gpus or ():
+            for gpu in task.gpus or () if entry.ask.whole else ():
                 if gpu not in idle:
                     why = "it is given twice" if gpu in state.idle else _why(state, gpu)
                     yield Violation("gpus", f"job {entry.job.name}, GPU {gpu} of {name}: {why}")
@@ -59,7 +59,7 @@ def model(facts: Facts, _: Plan) -> Iterable[Violation]:
     """All tasks of a job are on one allowed GPU model."""
     for entry in facts.starts:
         allowed = entry.job.gpu_models
-        if not entry.ask.gpus:
+        if not entry.ask.on_gpus:
             continue
         if len(_models_possible(facts, entry)) != 1:
             yield Violation("model", f"job {entry.job.name} is on no single GPU model")

@@ -157,7 +157,9 @@ class _Kept:
             (shape, sorted(set(self.board.gpus) if shape.ask.gpus else {None}, key=str))
             for shape in (shapes.of_job(self.facts.base.jobs[name]) for name in waiting)
         ]
-        search = Search(self.board, self.facts.situation.levels)
+        search = Search(
+            self.board, self.facts.situation.levels, self.facts.situation.knife
+        )
         places = search.together(
             [
                 (shape, [m for m in models if m is None or not shape.models or m in shape.models])
@@ -183,7 +185,7 @@ class _Kept:
             if task.node == node
         ]
         state = self.facts.situation.states[node]
-        return with_tasks(state, tasks) if tasks else state
+        return with_tasks(state, tasks, self.facts.situation.knife) if tasks else state
 
 
 def _better(facts: Facts, start: Start, tier: int) -> bool:

@@ -15,6 +15,7 @@ from trencadis.models import TaskAllocation
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.fabric import Levels
 from trencadis.solver.verify.fits import Ints, Shape, capacity, columns
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.linked import pack
 from trencadis.solver.verify.supply import NodeState
 
@@ -34,8 +35,11 @@ class Found:
 class Search:
     """Looks for places of several jobs at once on a board with a row per node."""
 
-    def __init__(self, board: Board, levels: Levels, budget: int = 200) -> None:
+    def __init__(
+        self, board: Board, levels: Levels, knife: Knife, budget: int = 200
+    ) -> None:
         self.board = board
+        self.knife = knife
         self.levels = levels
         self.budget = budget
         self._left = 0
@@ -62,7 +66,7 @@ class Search:
             return
         shape, models = wanted[len(found)]
         for model in models:
-            for counts in options(self.board, self.levels, shape, model):
+            for counts in options(self.board, self.levels, shape, model, self.knife):
                 if self._left <= 0:
                     return
                 self._left -= 1
@@ -102,9 +106,11 @@ class Search:
         return chosen
 
 
-def options(board: Board, levels: Levels, shape: Shape, model: str | None) -> Iterator[Counts]:
+def options(
+    board: Board, levels: Levels, shape: Shape, model: str | None, knife: Knife
+) -> Iterator[Counts]:
     """Ways to place one job: on each kind of node that holds all of it, then in each domain."""
-    rows, tasks_on = capacity(board, shape, model)
+    rows, tasks_on = capacity(board, shape, model, knife)
     segment = shape.segment
     if not rows.size or (segment and shape.tasks % segment[0]):
         return

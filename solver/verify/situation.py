@@ -10,6 +10,7 @@ from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.base import seconds
 from trencadis.solver.verify.demand import ineligible, tier_of
 from trencadis.solver.verify.fabric import Levels, common, levels_of
+from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.share import entitlements, share_factors
 from trencadis.solver.verify.supply import NodeState, survey
 from trencadis.solver.verify.tree import Tree, tree_of
@@ -63,6 +64,8 @@ class Situation:
     """Entitlement of each queue in units, rounded down."""
     states: Mapping[str, NodeState]
     """Nodes before any start."""
+    knife: Knife
+    """Answers about MIG and shares."""
     running: tuple[Placed, ...]
     """Jobs that run or drain."""
     leaf_use: Mapping[Row, int]
@@ -144,7 +147,8 @@ def situate(snapshot: Snapshot) -> Situation:
         tiers=tiers,
         shares=shares,
         entitled={name: int(value) for name, value in entitled.items()},
-        states=survey(snapshot, on_nodes, asks),
+        states=survey(snapshot, on_nodes, asks, scale.tables),
+        knife=Knife(snapshot, scale.tables),
         running=running,
         leaf_use=leaf_use,
         labels_read=tuple((key, frozenset(values)) for key, values in labels.items()),
@@ -182,7 +186,7 @@ def model_of(
     job: Job, ask: Ask, tasks: Iterable[TaskAllocation], nodes: Mapping[str, Node]
 ) -> str | None:
     """The model of the first index named, else a node's only model, else the only one allowed."""
-    if not ask.units:
+    if not ask.on_gpus:
         return None
     only: str | None = None
     for task in tasks:

@@ -90,6 +90,8 @@ def states_after(situation: Situation, starts: Iterable[Placed]) -> dict[str, No
     states = dict(situation.states)
     for name, tasks in by_node.items():
         states[name] = with_tasks(
-            states[name], [(e.job, e.ask, e.model, e.tasks[i]) for e, i in tasks]
+            states[name],
+            [(e.job, e.ask, e.model, e.tasks[i]) for e, i in tasks],
+            situation.knife,
         )
     return states

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
+from trencadis.models.mig import MigTable
+from trencadis.solver.verify.knife import Knife
+from trencadis.solver.verify.second import Second, second_of
 from trencadis.solver.verify.units import Ask
+
+NOTHING = Second()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class NodeState:
     """A job runs, drains, is held or starts here."""
     exclusive: bool = False
     """An exclusive job runs, drains or starts here."""
+    second: Second = NOTHING
+    """GPUs in MIG mode, and shared ones."""
 
     def idle_of(self, model: str) -> frozenset[int]:
         """Indices of idle GPUs of a model."""
@@ -41,7 +48,10 @@ Tenant = tuple[Job | None, Ask | None, TaskAllocation, bool]
 
 
 def survey(
-    snapshot: Snapshot, on_nodes: Iterable[Job], asks: Mapping[str, Ask]
+    snapshot: Snapshot,
+    on_nodes: Iterable[Job],
+    asks: Mapping[str, Ask],
+    tables: Mapping[str, MigTable],
 ) -> dict[str, NodeState]:
     """The state of each node before any start; `on_nodes` are the jobs that run or drain."""
     tenants: dict[str, list[Tenant]] = defaultdict(list)
@@ -54,7 +64,19 @@ def survey(
         for task in hold.allocation:
             tenants[task.node].append((jobs.get(hold.job), asks.get(hold.job), task, True))
     healthy = Healthy()
-    return {node.name: _state(node, tenants.get(node.name, ()), healthy) for node in snapshot.nodes}
+    states: dict[str, NodeState] = {}
+    for node in snapshot.nodes:
+        here = tenants.get(node.name, [])
+        state = _state(node, here, healthy)
+        second = second_of(
+            snapshot,
+            tables,
+            node,
+            [(job, task) for job, _, task, _ in here],
+            counted=state.counted,
+        )
+        states[node.name] = replace(state, second=second)
+    return states
 
 
 def empty(snapshot: Snapshot) -> dict[str, NodeState]:
@@ -64,6 +86,14 @@ def empty(snapshot: Snapshot) -> dict[str, NodeState]:
         node.name: _state(node.model_copy(update={"mig": ()}) if node.mig else node, (), healthy)
         for node in snapshot.nodes
     }
+
+
+def empty_in_parts(
+    snapshot: Snapshot, tables: Mapping[str, MigTable]
+) -> dict[str, NodeState]:
+    """Each node with no job or hold, for slices and shares: what is in MIG mode stays so."""
+    bare = snapshot.model_copy(update={"jobs": (), "holds": ()})
+    return survey(bare, (), {}, tables)
 
 
 def lacks_indices(task: TaskAllocation, ask: Ask | None) -> bool:
@@ -147,9 +177,10 @@ def take(gpus: dict[str, int], allowed: Iterable[str], amount: int) -> dict[str,
 
 
 def with_tasks(
-    state: NodeState, tasks: Iterable[tuple[Job, Ask, str | None, TaskAllocation]]
+    state: NodeState, tasks: Sequence[tuple[Job, Ask, str | None, TaskAllocation]], knife: Knife
 ) -> NodeState:
     """The node after these starts; a task is (job, request, GPU model if known, places)."""
+    parts = [task for _, ask, _, task in tasks if not ask.whole]
     idle, gpus = set(state.idle), dict(state.gpus)
     cpu, memory, resources = state.cpu_milli, state.memory_mib, dict(state.resources)
     exclusive = state.exclusive
@@ -175,4 +206,5 @@ def with_tasks(
         resources={name: max(0, left) for name, left in resources.items()},
         occupied=True,
         exclusive=exclusive,
+        second=knife.taken(state.second, parts, state.models) if parts else state.second,
     )

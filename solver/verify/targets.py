@@ -8,9 +8,9 @@ from functools import cached_property
 from math import gcd
 
 from trencadis.models import Job
-from trencadis.solver.verify.fits import Fits, Shapes
+from trencadis.solver.verify.fits import Fits, Shape, Shapes
 from trencadis.solver.verify.situation import Placed, Row, Situation, add_use
-from trencadis.solver.verify.supply import empty
+from trencadis.solver.verify.supply import empty, empty_in_parts
 
 
 class Targets:
@@ -26,7 +26,14 @@ class Targets:
 
     def could_run(self, job: Job) -> frozenset[str | None]:
         """GPU models on which the job alone fits on the empty cluster; {None} without GPUs."""
-        return self._empty.models(self.shapes.of_job(job))
+        return self._fits(self.shapes.of_job(job))
+
+    def _fits(self, shape: Shape) -> frozenset[str | None]:
+        return (self._empty if shape.ask.whole else self._empty_parts).models(shape)
+
+    @cached_property
+    def _empty_parts(self) -> Fits:
+        return Fits(self.of, empty_in_parts(self.of.snapshot, self.of.scale.tables))
 
     @cached_property
     def guarantees(self) -> dict[Row, int]:
@@ -67,7 +74,7 @@ class Targets:
         )
         for (queue, shape), jobs in alike.items():
             units = shape.tasks * shape.ask.units
-            models = self._empty.models(shape) if units else frozenset()
+            models = self._fits(shape) if units else frozenset()
             for model in models | {None} if models else ():
                 count(queue, model, units, jobs)
         return {row: largest_sum(parts[row], most) for row, most in guarantees.items()}

@@ -8,6 +8,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from trencadis.models import Job, Request, Snapshot
+from trencadis.models.mig import MigProfile, MigTable
+from trencadis.models.units import mig_tables
 
 _SLICES = re.compile(r"(\d+)g\.")
 
@@ -21,8 +23,27 @@ class Ask(NamedTuple):
     resources: tuple[tuple[str, int], ...]
     units: int
     """Quota units."""
-    whole: bool
-    """Asks for neither MIG nor a share."""
+    mig: tuple[str, ...] = ()
+    """MIG profiles, sorted."""
+    at_least: tuple[int, int] = (0, 0)
+    """MIB and thousandths of the compute that one MIG instance must have."""
+    share: tuple[int, int] = (0, 0)
+    """Milli-GPU and MiB of a share."""
+
+    @property
+    def slices(self) -> bool:
+        """Whether it asks for MIG."""
+        return bool(self.mig) or self.at_least != (0, 0)
+
+    @property
+    def whole(self) -> bool:
+        """Asks for neither MIG nor a share."""
+        return not self.slices and self.share == (0, 0)
+
+    @property
+    def on_gpus(self) -> bool:
+        """Asks for GPUs, whole or in parts."""
+        return self.gpus > 0 or not self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +60,9 @@ class Scale:
     memory_mib: int
     by_model: dict[str, int]
     """Healthy GPUs by model."""
+    tables: dict[str, MigTable]
+    by_memory: bool
+    """Slices count by memory."""
 
     def ask(self, request: Request) -> Ask:
         """The request as a value."""
@@ -47,15 +71,37 @@ class Scale:
         elif request.share is not None:
             units = request.share.gpu_milli * self.unit // 1_000
         else:
-            units = sum(_slices(profile) * self.unit // 7 for profile in request.mig)
+            units = self._slice_units(request)
         return Ask(
             request.gpus,
             request.cpu_milli,
             request.memory_mib,
             tuple(sorted(request.resources.items())) if request.resources else (),
             units,
-            request.share is None and not has_mig(request),
+            tuple(sorted(request.mig)),
+            (request.mig_memory_mib, request.mig_compute_milli),
+            (request.share.gpu_milli, request.share.memory_mib) if request.share else (0, 0),
         )
+
+    def _slice_units(self, request: Request) -> int:
+        """The most that the instances count on any GPU model of the snapshot."""
+        tables = self.tables.values()
+        if not request.mig:
+            if not has_mig(request):
+                return 0
+            ask = (request.mig_memory_mib, request.mig_compute_milli)
+            best = [(table, smallest(table, *ask)) for table in tables]
+            return max((self._part(t, p) for t, p in best if p is not None), default=0)
+        total = 0
+        for name in request.mig:
+            parts = [self._part(t, p) for t in tables for p in t.profiles if p.name == name]
+            total += max(parts) if parts else _slices(name) * self.unit // 7
+        return total
+
+    def _part(self, table: MigTable, profile: MigProfile) -> int:
+        if self.by_memory:
+            return self.unit * profile.memory_slices // table.memory_slices
+        return self.unit * profile.compute_slices // table.compute_slices
 
     def size(self, ask: Ask, tasks: int) -> int:
         """Size of a job of so many tasks, in units."""
@@ -102,9 +148,27 @@ def scale_of(snapshot: Snapshot) -> Scale:
         cpu_milli=sum(node.cpu_milli for node in up),
         memory_mib=sum(node.memory_mib for node in up),
         by_model=by_model,
+        tables=mig_tables(snapshot),
+        by_memory=snapshot.policy.mig.count_by == "memory",
     )
 
 
 def _slices(profile: str) -> int:
     match = _SLICES.match(profile)
     return int(match.group(1)) if match else 0
+
+
+def smallest(table: MigTable, memory_mib: int, compute_milli: int) -> MigProfile | None:
+    """The plain profile of fewest compute, then memory slices that is at least so large."""
+    best: MigProfile | None = None
+    for profile in table.profiles:
+        if "+" in profile.name or "-" in profile.name:
+            continue
+        if profile.memory_mib < memory_mib:
+            continue
+        if 1_000 * profile.compute_slices < compute_milli * table.compute_slices:
+            continue
+        rank = (profile.compute_slices, profile.memory_slices, profile.name)
+        if best is None or rank < (best.compute_slices, best.memory_slices, best.name):
+            best = profile
+    return best

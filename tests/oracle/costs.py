@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from oracle.facts import Facts, ceil_div, instant
 from oracle.ground import Ground, NodeState, is_linked, needs
+from oracle.parts import idle_units, is_whole, new_part
+from oracle.parts import usable as part_usable
 from trencadis.models import Job, Node, Queue, Quota, Request, TaskAllocation
 
 
@@ -204,38 +206,71 @@ def demand(facts: Facts) -> list[Entry]:
     """Entries e with n_e; equal kinds are left apart, which changes no sum."""
     profile = facts.policy.demand_profile
     if profile:
-        return [Entry(e.request, e.gpu_models, e.nvlink_required, e.weight) for e in profile]
+        return [
+            Entry(part, e.gpu_models, e.nvlink_required, e.weight)
+            for e in profile
+            for part in _each_instance(e.request)
+        ]
     return [
-        Entry(job.request, job.gpu_models, job.nvlink_required, job.tasks)
+        Entry(part, job.gpu_models, job.nvlink_required, job.tasks)
         for job in facts.snapshot.jobs
         if job.state != "held"
-        and not (job.request.mig or job.request.mig_memory_mib or job.request.mig_compute_milli)
-        and job.request.share is None
+        for part in _each_instance(job.request)
     ]
 
 
-def unusable(node: Node, state: NodeState, entry: Entry) -> int:
-    """Idle GPUs of the node that tasks of this kind can't use."""
+def _each_instance(request: Request) -> list[Request]:
+    """A request for several MIG profiles counts as one for each."""
+    if len(request.mig) < 2:
+        return [request]
+    return [request.model_copy(update={"mig": (name,)}) for name in request.mig]
+
+
+def unusable(facts: Facts, node: Node, state: NodeState, entry: Entry) -> int:
+    """Units of idle whole GPUs of the node that tasks of this kind can't use."""
     free = dict(state.free)
     fits = all(count <= free.get(name, 0) for name, count in needs(entry.request).items())
     k = entry.request.gpus
     total = 0
+    if not is_whole(entry.request):
+        for model, chips in state.idle:
+            mig, share = next((m, s) for name, m, s in state.ready if name == model)
+            ready = share if entry.request.share is not None else mig
+            use = 0
+            if fits and ready and (not entry.models or model in entry.models):
+                shared = entry.request.share is not None
+                blank = new_part(facts, node, chips[0], model, shared=shared)
+                use = part_usable(facts, blank, entry.request)
+            total += len(chips) * (facts.U - use)
+        return total
     for model, chips in state.idle:
         usable = fits and 0 < k <= len(chips) and (not entry.models or model in entry.models)
         if usable and entry.nvlink_required and k >= 2:
             usable = any(is_linked(node, state.counted, some) for some in combinations(chips, k))
         if not usable:
-            total += len(chips)
+            total += len(chips) * facts.U
     return total
 
 
 def node_fragmentation(facts: Facts, node: Node, state: NodeState, entries: Sequence[Entry]) -> int:
-    """F_n."""
+    """F_n + R_n."""
+    layouts = sum(part.cost for part in state.parts)
     n = sum(entry.tasks for entry in entries)
     if n == 0 or node.down or node.cordoned or state.closed:
-        return 0
-    lost = sum(entry.tasks * facts.U * unusable(node, state, entry) for entry in entries)
-    return lost * facts.policy.horizon_seconds // (n * facts.U)
+        return layouts
+    scale = n * facts.U
+    horizon = facts.policy.horizon_seconds
+    lost = sum(entry.tasks * unusable(facts, node, state, entry) for entry in entries)
+    total = lost * horizon // scale
+    for part in state.parts:
+        idle = idle_units(facts, part)
+        lost = 0
+        for entry in entries:
+            allowed = not entry.models or part.model in entry.models
+            use = part_usable(facts, part, entry.request) if allowed else 0
+            lost += entry.tasks * (idle - use)
+        total += lost * horizon // scale
+    return total + layouts
 
 
 def fragmentation(facts: Facts, ground: Ground, entries: Sequence[Entry]) -> int:

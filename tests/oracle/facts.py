@@ -6,6 +6,8 @@ import re
 from datetime import datetime
 
 from trencadis.models import Job, Node, Queue, Request, Snapshot, TaskAllocation
+from trencadis.models.mig import MigTable
+from trencadis.models.units import mig_tables
 
 
 def instant(moment: datetime) -> int:
@@ -15,6 +17,10 @@ def instant(moment: datetime) -> int:
 
 def ceil_div(above: int, below: int) -> int:
     return -(-above // below)
+
+
+def uses_gpus(request: Request) -> bool:
+    return request.gpus > 0 or request.share is not None or has_mig(request)
 
 
 def has_mig(request: Request) -> bool:
@@ -33,6 +39,7 @@ class Facts:
         self.queue: dict[str, Queue] = {queue.name: queue for queue in snapshot.queues}
         self.levels = len(snapshot.fabric.levels)
         self.U = self._unit()
+        self.tables = mig_tables(snapshot)
 
         up = [node for node in snapshot.nodes if not node.down]
         self.gpus_by_model: dict[str, int] = {}
@@ -61,12 +68,41 @@ class Facts:
             return request.gpus * self.U
         if request.share is not None:
             return request.share.gpu_milli * self.U // 1_000
-        total = 0
-        for profile in request.mig:
-            match = re.match(r"(\d+)g\.", profile)
-            if match:
-                total += int(match.group(1)) * self.U // 7
-        return total
+        if not has_mig(request):
+            return 0
+        if not request.mig:
+            counts = [0]
+            for table in self.tables.values():
+                fitting = [
+                    (p.compute_slices, p.memory_slices, p.name)
+                    for p in table.profiles
+                    if "+" not in p.name
+                    and "-" not in p.name
+                    and p.memory_mib >= request.mig_memory_mib
+                    and 1_000 * p.compute_slices >= request.mig_compute_milli * table.compute_slices
+                ]
+                if fitting:
+                    counts.append(self._slice_units(table, min(fitting)[2]))
+            return max(counts)
+        return sum(self._profile_units(name) for name in request.mig)
+
+    def _profile_units(self, name: str) -> int:
+        counts = [
+            self._slice_units(table, name)
+            for table in self.tables.values()
+            if table.profile(name) is not None
+        ]
+        if counts:
+            return max(counts)
+        match = re.match(r"(\d+)g\.", name)
+        return int(match.group(1)) * self.U // 7 if match else 0
+
+    def _slice_units(self, table: MigTable, name: str) -> int:
+        profile = table.profile(name)
+        assert profile is not None
+        if self.policy.mig.count_by == "memory":
+            return self.U * profile.memory_slices // table.memory_slices
+        return self.U * profile.compute_slices // table.compute_slices
 
     def entries(self, job: Job) -> int:
         """How many tasks of it run, or would start."""
@@ -98,7 +134,7 @@ class Facts:
             return False
         if any(hold.job == job.name for hold in self.snapshot.holds):
             return False
-        return not has_mig(job.request) and job.request.share is None
+        return not (has_mig(job.request) and job.communicates and self.entries(job) >= 2)
 
     def _is_eligible(self, job: Job) -> bool:
         if job.group is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from oracle.facts import Facts
+from oracle.facts import Facts, uses_gpus
+from oracle.parts import Part, can_share, is_whole, may_turn_on, parts_after, parts_of
 from trencadis.models import Job, Node, Request, TaskAllocation
 
 
@@ -21,6 +22,10 @@ class NodeState(NamedTuple):
     """A job runs, drains, is held or starts here."""
     closed: bool
     """An exclusive job runs, drains or starts here."""
+    parts: tuple[Part, ...]
+    """GPUs in MIG mode, and shared ones."""
+    ready: tuple[tuple[str, bool, bool], ...]
+    """By model: whether idle GPUs can be put in MIG mode, and be shared."""
 
     def idle_of(self, model: str) -> tuple[int, ...]:
         return dict(self.idle).get(model, ())
@@ -105,7 +110,23 @@ def _state_now(facts: Facts, node: Node) -> NodeState:
         free=tuple(sorted((name, max(0, count)) for name, count in free.items())),
         busy=bool(here),
         closed=any(job.exclusive and job.name in running for job, _ in here),
+        **_second(facts, node, here, counted=is_counted(facts, node)),
     )
+
+
+def _second(
+    facts: Facts, node: Node, here: list[tuple[Job, TaskAllocation]], *, counted: bool
+) -> dict[str, Any]:
+    models = sorted({group.model for group in node.gpus})
+    if counted:
+        return {"parts": (), "ready": tuple((model, False, False) for model in models)}
+    return {
+        "parts": parts_of(facts, node, here),
+        "ready": tuple(
+            (model, may_turn_on(facts, node, model, here), can_share(node, here))
+            for model in models
+        ),
+    }
 
 
 def _taken_somewhere(facts: Facts, job: Job, idle: dict[int, str]) -> list[int]:
@@ -123,15 +144,22 @@ def _by_model(idle: dict[int, str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     )
 
 
-def empty_ground(facts: Facts) -> Ground:
-    """Every node with no job, hold or MIG on it."""
+def empty_ground(facts: Facts, *, mig_stays: bool = False) -> Ground:
+    """Every node with no job or hold on it, and with no MIG unless that stays."""
     return tuple(
         NodeState(
             counted=node.precision == "node",
-            idle=_by_model(node.healthy_gpus()),
+            idle=_by_model(
+                {
+                    gpu: model
+                    for gpu, model in node.healthy_gpus().items()
+                    if not (mig_stays and gpu in {entry.gpu for entry in node.mig})
+                }
+            ),
             free=tuple(sorted(capacity(node).items())),
             busy=False,
             closed=False,
+            **_second(facts, node, [], counted=node.precision == "node"),
         )
         for node in facts.snapshot.nodes
     )
@@ -145,9 +173,11 @@ def occupy(facts: Facts, ground: Ground, job: Job, placed: Placed) -> Ground:
         if not mine:
             after.append(state)
             continue
-        idle = dict(state.idle)
+        idle, parts = dict(state.idle), state.parts
+        if placed.model is not None and not is_whole(job.request):
+            parts = parts_after(facts, node, parts, mine, placed.model)
         if placed.model is not None:
-            chips = idle[placed.model]
+            chips = idle.get(placed.model, ())
             if state.counted:
                 left = chips[: len(chips) - job.request.gpus * len(mine)]
             else:
@@ -162,6 +192,8 @@ def occupy(facts: Facts, ground: Ground, job: Job, placed: Placed) -> Ground:
                 free=tuple((n, count - len(mine) * wanted.get(n, 0)) for n, count in state.free),
                 busy=True,
                 closed=state.closed or job.exclusive,
+                parts=parts,
+                ready=state.ready,
             )
         )
     return tuple(after)
@@ -188,7 +220,7 @@ def is_linked(node: Node, counted: bool, gpus: Sequence[int] | None) -> bool:
 
 def model_of_plan(facts: Facts, job: Job, tasks: Sequence[TaskAllocation]) -> str | None:
     """The model of a starting job. Raises ValueError where its allocation doesn't tell."""
-    if job.request.gpus == 0:
+    if not uses_gpus(job.request):
         return None
     if isinstance(tasks, Placed):
         return tasks.model

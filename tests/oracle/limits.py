@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oracle.costs import total_units
-from oracle.facts import Facts, instant
+from oracle.facts import Facts, instant, uses_gpus
 from trencadis.models import Job, Queue, Quota
 
 Models = Mapping[str, str | None]
@@ -164,8 +164,8 @@ class Limits:
 
 
 def _same_pool(one: Job, other: Job) -> bool:
-    if one.request.gpus == 0 or other.request.gpus == 0:
-        return one.request.gpus == other.request.gpus
+    if not (uses_gpus(one.request) and uses_gpus(other.request)):
+        return uses_gpus(one.request) == uses_gpus(other.request)
     if not one.gpu_models or not other.gpu_models:
         return True
     return bool(set(one.gpu_models) & set(other.gpu_models))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-from oracle.facts import Facts, instant
+from oracle.facts import Facts, instant, uses_gpus
 from oracle.ground import Ground, NodeState, Placed, empty_ground, is_linked, needs
+from oracle.parts import Stage, is_whole, ways
 from trencadis.models import Job, Node, TaskAllocation
 
 
@@ -50,7 +51,7 @@ def most_tasks(job: Job, model: str | None, state: NodeState) -> int:
     for name, count in needs(job.request).items():
         if count > 0:
             most = min(most, free.get(name, 0) // count)
-    if model is not None:
+    if model is not None and is_whole(job.request):
         most = min(most, len(state.idle_of(model)) // job.request.gpus)
     return most
 
@@ -60,7 +61,7 @@ def minimum(job: Job) -> int:
 
 
 def models_to_try(facts: Facts, job: Job) -> Sequence[str | None]:
-    if job.request.gpus == 0:
+    if not uses_gpus(job.request):
         return (None,)
     return sorted(facts.allowed_models(job) & facts.gpus_by_model.keys())
 
@@ -100,7 +101,9 @@ def placements_on(
     for counts in _splits(minimum(job), usable, caps, twin):
         if not near_enough(facts, job, {nodes[i].name: c for i, c in counts.items()}):
             continue
-        choices = [list(gpu_choices(job, model, nodes[i], ground[i], c)) for i, c in counts.items()]
+        choices = [
+            list(gpu_choices(facts, job, model, nodes[i], ground[i], c)) for i, c in counts.items()
+        ]
         for choice in product(*choices):
             yield Placed.on(model, (task for tasks in choice for task in tasks))
 
@@ -126,12 +129,17 @@ def _splits(
 
 
 def gpu_choices(
-    job: Job, model: str | None, node: Node, state: NodeState, tasks: int
+    facts: Facts, job: Job, model: str | None, node: Node, state: NodeState, tasks: int
 ) -> Iterator[tuple[TaskAllocation, ...]]:
     """Ways to give so many tasks their GPUs on one node."""
     k = job.request.gpus
     if model is None:
         yield (TaskAllocation(node=node.name, gpus=()),) * tasks
+        return
+    if not is_whole(job.request):
+        ready = {name: (mig, share) for name, mig, share in state.ready}
+        stage = Stage(state.parts, state.idle_of(model))
+        yield from ways(facts, job, model, node, stage, ready.get(model, (False, False)), tasks)
         return
     must_link = job.nvlink_required and k >= 2
     if state.counted or node.nvlink.kind != "links":
@@ -180,11 +188,17 @@ def near_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
 def can_run_on_empty(facts: Facts) -> dict[str, set[str | None]]:
     """For each eligible job, the models on which it could be alone; {None} without GPUs."""
     empty = empty_ground(facts)
+    empty_parts = empty_ground(facts, mig_stays=True)
     return {
         job.name: {
             model
             for model in models_to_try(facts, job)
-            if any(True for _ in placements_on(facts, job, model, empty))
+            if any(
+                True
+                for _ in placements_on(
+                    facts, job, model, empty if is_whole(job.request) else empty_parts
+                )
+            )
         }
         for job in facts.eligible
     }

@@ -1,0 +1,59 @@
+"""Where a pattern puts its slices and shares: worked out for the patterns that are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trencadis.solver.patterns.whole import BinType, Pattern, Slot
+from trencadis.solver.slices import Cut, Cutter, Piece, Spot, steps
+
+Recipe = tuple[tuple[str, tuple[Piece, ...], tuple[Spot, ...]], ...]
+"""(GPU model, pieces of a need, their spots). Positions are those of the type's cuts; beyond them
+come the whole GPUs that the pattern opens."""
+
+_Step = tuple[str, tuple[Piece, ...], Piece]
+
+
+def recipe(
+    bin_type: BinType, slots: Sequence[Slot], pattern: Pattern, cutter: Cutter
+) -> Recipe:
+    """Spots for the pattern's pieces that leave the GPUs as the pattern says."""
+    bundles = [
+        (slots[s].model or "", slots[s].pieces)
+        for s, number in pattern.counts
+        for _ in range(number)
+        if slots[s].pieces
+    ]
+    # Equal GPUs are interchangeable: one way to each multiset of cuts is enough.
+    frontier: dict[tuple[Cut, ...], tuple[tuple[Cut, ...], tuple[Spot, ...]]] = {
+        bin_type.cuts: (bin_type.cuts, ())
+    }
+    idle = bin_type.counts()
+    most = len(bin_type.cuts) + sum(idle.values())
+    for model, pieces in bundles:
+        blank = bin_type.blank(model)
+        for piece in pieces:
+            grown: dict[tuple[Cut, ...], tuple[tuple[Cut, ...], tuple[Spot, ...]]] = {}
+            for cuts, spots in frontier.values():
+                for position, start, after in steps(cutter, cuts, model, piece):
+                    moved = (*cuts[:position], after, *cuts[position + 1 :])
+                    grown.setdefault(
+                        tuple(sorted(moved)), (moved, (*spots, Spot(position, start)))
+                    )
+                opened = sum(cut.model == model for cut in cuts[len(bin_type.cuts) :])
+                if blank is None or len(cuts) >= most or opened >= idle.get(model, 0):
+                    continue
+                empty = cutter.opened(blank, piece)
+                for start, after in cutter.places(empty, piece) if empty is not None else ():
+                    moved = (*cuts, after)
+                    grown.setdefault(
+                        tuple(sorted(moved)), (moved, (*spots, Spot(len(cuts), start)))
+                    )
+            frontier = grown
+    _, spots = frontier[pattern.cuts]
+    found = []
+    first = 0
+    for model, pieces in bundles:
+        found.append((model, pieces, spots[first : first + len(pieces)]))
+        first += len(pieces)
+    return tuple(found)

@@ -1,0 +1,296 @@
+"""The second stage: one GPU as a bin, cut into MIG instances or shared.
+
+Equal cuts admit the same pieces at the same costs: patterns, placement and fragmentation all
+reckon with values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trencadis.models import MigInstance, Request, Snapshot
+from trencadis.models.mig import MigTable
+from trencadis.models.units import Sizes, asks_for_mig, sizes
+from trencadis.solver.pieces import (
+    MIG,
+    SHARE,
+    UNLIMITED,
+    Blank,
+    Cut,
+    MigCut,
+    Piece,
+    ShareCut,
+    Spot,
+    most_shares,
+    share_places,
+)
+
+__all__ = [
+    "MIG",
+    "SHARE",
+    "UNLIMITED",
+    "Blank",
+    "Cut",
+    "Cutter",
+    "MigCut",
+    "Piece",
+    "ShareCut",
+    "Spot",
+    "cutter",
+    "most_opened",
+    "most_pieces",
+    "steps",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Cutter:
+    """Places pieces on GPUs by the tables of one snapshot; remembers what it found."""
+
+    tables: Mapping[str, MigTable]
+    sizes: Sizes
+    reconfigure_seconds: int
+    mode_seconds: int
+    _places: dict[tuple[Cut, Piece], tuple[tuple[int, Cut], ...]] = field(default_factory=dict)
+    _most: dict[tuple[Cut, Piece], int] = field(default_factory=dict)
+    _alone: dict[tuple[Blank, tuple[Cut, ...], int, tuple[Piece, ...]], bool] = field(
+        default_factory=dict
+    )
+
+    def pieces(self, request: Request, model: str) -> tuple[Piece, ...] | None:
+        """What one task asks for on GPUs of a model, largest first; None if it can't run there.
+
+        A request for memory or compute gets the smallest profile that holds it.
+        """
+        if request.share is not None:
+            return (Piece("", request.share.gpu_milli, request.share.memory_mib),)
+        if not asks_for_mig(request):
+            return ()
+        table = self.tables.get(model)
+        if table is None:
+            return None
+        if not request.mig:
+            fitting = table.smallest(request.mig_memory_mib, request.mig_compute_milli)
+            return None if fitting is None else (Piece(fitting.name),)
+        profiles = [table.profile(name) for name in request.mig]
+        if any(profile is None for profile in profiles):
+            return None
+        named = sorted(
+            (p for p in profiles if p is not None), key=lambda p: (-p.memory_slices, p.name)
+        )
+        return tuple(Piece(profile.name) for profile in named)
+
+    def empty_mig(self, model: str, *, fixed: bool = False, turned_on: bool = False) -> MigCut:
+        """A GPU in MIG mode without instances."""
+        count = len(self.tables[model].profiles)
+        cost = self.mode_seconds + self.reconfigure_seconds if turned_on else 0
+        return MigCut(MIG, model, fixed, 0, (0,) * count, (), cost)
+
+    def mig_cut(
+        self,
+        model: str,
+        pinned: Sequence[MigInstance],
+        idle: Sequence[MigInstance],
+        *,
+        fixed: bool,
+    ) -> MigCut | None:
+        """A GPU with these instances; None where the table doesn't allow them."""
+        cut: Cut = self.empty_mig(model)
+        for instance in (*pinned, *idle):
+            step = dict(self._mig_places(cut, instance.profile)).get(instance.start)
+            if step is None:
+                return None
+            cut = step
+        cut = self.empty_mig(model)
+        for instance in pinned:
+            cut = dict(self._mig_places(cut, instance.profile))[instance.start]
+        index = {profile.name: i for i, profile in enumerate(self.tables[model].profiles)}
+        places = sorted((instance.start, index[instance.profile]) for instance in idle)
+        return cut._replace(fixed=fixed, idle=tuple(places), cost=0)
+
+    def opened(self, blank: Blank, piece: Piece) -> Cut | None:
+        """A whole idle GPU, made ready for a piece; None if the node doesn't allow that."""
+        if piece.profile:
+            return self.empty_mig(blank.model, turned_on=True) if blank.mig else None
+        if not blank.slots:
+            return None
+        return ShareCut(SHARE, blank.model, 1_000, blank.memory, blank.slots)
+
+    def places(self, cut: Cut, piece: Piece) -> tuple[tuple[int, Cut], ...]:
+        """Every way to put the piece there: (start, the cut after)."""
+        key = (cut, piece)
+        if key not in self._places:
+            found: Sequence[tuple[int, Cut]] = ()
+            if isinstance(cut, MigCut):
+                found = self._mig_places(cut, piece.profile) if piece.profile else ()
+            elif not piece.profile:
+                found = share_places(cut, piece)
+            self._places[key] = tuple(found)
+        return self._places[key]
+
+    def _mig_places(self, cut: Cut, name: str) -> list[tuple[int, MigCut]]:
+        assert isinstance(cut, MigCut)
+        table = self.tables[cut.model]
+        found: list[tuple[int, MigCut]] = []
+        for index, profile in enumerate(table.profiles):
+            if profile.name != name or cut.counts[index] >= profile.most:
+                continue
+            counts = (*cut.counts[:index], cut.counts[index] + 1, *cut.counts[index + 1 :])
+            if not _engines_suffice(table, counts):
+                continue
+            for start in profile.starts:
+                bits = ((1 << profile.memory_slices) - 1) << start
+                stands = (start, index) in cut.idle
+                if cut.mask & bits or (cut.fixed and not stands):
+                    continue
+                idle = tuple(entry for entry in cut.idle if entry != (start, index))
+                cost = cut.cost
+                if not stands:
+                    cost, idle = max(cost, self.reconfigure_seconds), ()
+                found.append(
+                    (start, cut._replace(mask=cut.mask | bits, counts=counts, idle=idle, cost=cost))
+                )
+        return found
+
+    def most(self, cut: Cut, piece: Piece) -> int:
+        """The most of a piece that fit there."""
+        key = (cut, piece)
+        if key not in self._most:
+            if isinstance(cut, ShareCut):
+                self._most[key] = most_shares(cut, piece)
+            else:
+                ways = self.places(cut, piece)
+                self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
+        return self._most[key]
+
+    def most_on(
+        self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,
+        pieces: tuple[Piece, ...],
+    ) -> int:
+        """The most tasks of these pieces that a node can take.
+
+        `idle`: whole idle GPUs of the model, which may become what `blank` says.
+        """
+        mine = [cut for cut in cuts if cut.model == model]
+        kinds = set(pieces)
+        bound = None
+        for piece in kinds:
+            room = sum(self.most(cut, piece) for cut in mine)
+            if blank is not None and idle:
+                empty = self.opened(blank, piece)
+                room += 0 if empty is None else idle * self.most(empty, piece)
+            each = room // pieces.count(piece)
+            bound = each if bound is None else min(bound, each)
+        number = bound or 0
+        if len(kinds) < 2:
+            return number
+        # Pieces of several kinds compete: look for the most that fit together.
+        while number and not self.fits_all(mine, blank, idle, pieces * number):
+            number -= 1
+        return number
+
+    def fits_all(
+        self, cuts: Iterable[Cut], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
+    ) -> bool:
+        """Whether all pieces fit at once."""
+        key = (blank or Blank("", False, 0, 0), tuple(sorted(cuts)), idle, tuple(sorted(pieces)))
+        if key not in self._alone:
+            self._alone[key] = self._fits_all(key[1], blank, idle, key[3])
+        return self._alone[key]
+
+    def _fits_all(
+        self, cuts: tuple[Cut, ...], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
+    ) -> bool:
+        if not pieces:
+            return True
+        first, rest = pieces[0], pieces[1:]
+        for cut in dict.fromkeys(cuts):
+            others = list(cuts)
+            others.remove(cut)
+            for _, after in self.places(cut, first):
+                if self.fits_all((*others, after), blank, idle, rest):
+                    return True
+        empty = self.opened(blank, first) if blank is not None and idle else None
+        if empty is None:
+            return False
+        return any(
+            self.fits_all((*cuts, after), blank, idle - 1, rest)
+            for _, after in self.places(empty, first)
+        )
+
+    def idle_units(self, cut: Cut) -> int:
+        """Units of the GPU that nobody uses, by compute."""
+        unit = self.sizes.unit
+        if isinstance(cut, ShareCut):
+            return cut.milli * unit // 1_000
+        table = self.tables[cut.model]
+        used = sum(
+            n * (unit * profile.compute_slices // table.compute_slices)
+            for n, profile in zip(cut.counts, table.profiles, strict=True)
+        )
+        return max(0, unit - used)
+
+    def piece_units(self, model: str, piece: Piece) -> int:
+        """Units of a piece, by compute."""
+        unit = self.sizes.unit
+        if not piece.profile:
+            return piece.milli * unit // 1_000
+        table = self.tables[model]
+        profile = table.profile(piece.profile)
+        assert profile is not None
+        return unit * profile.compute_slices // table.compute_slices
+
+    def usable_units(self, cut: Cut, piece: Piece) -> int:
+        """Idle units of the GPU that tasks of such pieces can use: whole instances of it; of a
+        shared GPU all that is left, if one fits."""
+        number = self.most(cut, piece)
+        if not number:
+            return 0
+        if isinstance(cut, ShareCut):
+            return self.idle_units(cut)
+        return number * self.piece_units(cut.model, piece)
+
+
+def cutter(snapshot: Snapshot) -> Cutter:
+    """The cutter of a snapshot."""
+    read = sizes(snapshot)
+    mig = snapshot.policy.mig
+    return Cutter(read.tables, read, mig.reconfigure_seconds, mig.mode_seconds)
+
+
+def steps(
+    cutter_: Cutter, cuts: Sequence[Cut], model: str, piece: Piece
+) -> Iterator[tuple[int, int, Cut]]:
+    """Ways to put a piece on one of the cuts: (position, start, cut after), equal cuts once."""
+    seen: set[Cut] = set()
+    for position, cut in enumerate(cuts):
+        if cut.model == model and cut not in seen:
+            seen.add(cut)
+            for start, after in cutter_.places(cut, piece):
+                yield position, start, after
+
+
+def most_pieces(cutter_: Cutter, cut: Cut) -> int:
+    """An upper bound on the pieces that a GPU of the second stage takes, of whatever kinds."""
+    if isinstance(cut, ShareCut):
+        return cut.slots
+    return cutter_.tables[cut.model].memory_slices - cut.mask.bit_count()
+
+
+def most_opened(cutter_: Cutter, blank: Blank) -> int:
+    """Likewise of a whole idle GPU that is made into one of the second stage."""
+    slices = cutter_.tables[blank.model].memory_slices if blank.mig else 0
+    return max(slices, blank.slots)
+
+
+def _engines_suffice(table: MigTable, counts: Sequence[int]) -> bool:
+    for engine, have in table.engines.items():
+        wanted = sum(
+            n * profile.engines.get(engine, 0)
+            for n, profile in zip(counts, table.profiles, strict=True)
+            if n
+        )
+        if wanted > have:
+            return False
+    return True
