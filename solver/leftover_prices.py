@@ -24,18 +24,19 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class IdleClass:
-    """Nodes that have the same left."""
+    """Nodes that are alike, pooled."""
 
     model: str
     cpu: int
-    """Idle milli-CPU of each."""
-    gpus: tuple[int, ...]
-    """Idle milli-GPU of each GPU that has any."""
-    nodes: int
+    """Idle milli-CPU in all."""
+    gpus: tuple[tuple[int, int], ...]
+    """Idle milli-GPU of a GPU, and how many have that."""
+    widest: int
+    """The most whole GPUs that one of the nodes has idle."""
 
 
 class PriceProgram:
-    """The linear program, with columns kept from solve to solve while its classes stay."""
+    """The linear program, with columns added as they pay."""
 
     def __init__(self, wanted: Sequence[Wanted], classes: Sequence[IdleClass]) -> None:
         self.wanted = wanted
@@ -46,35 +47,34 @@ class PriceProgram:
         self._solver.SetSolverSpecificParametersAsString("use_preprocessing: false")
         self._goal = self._solver.Objective()
         self._goal.SetMaximization()
-        infinity = self._solver.infinity()
-        self._demand = [self._solver.RowConstraint(-infinity, k.count, "") for k in wanted]
-        self._cpu = [self._solver.RowConstraint(-infinity, c.cpu * c.nodes, "") for c in classes]
+        low = -self._solver.infinity()
+        self._demand = [self._solver.RowConstraint(low, kind.count, "") for kind in wanted]
+        self._cpu = [self._solver.RowConstraint(low, entry.cpu, "") for entry in classes]
         self._room = [
-            {
-                amount: self._solver.RowConstraint(-infinity, count * c.nodes, "")
-                for amount, count in sorted(Counter(c.gpus).items())
-            }
-            for c in classes
+            {amount: self._solver.RowConstraint(low, count, "") for amount, count in entry.gpus}
+            for entry in classes
         ]
         self._known: set[tuple[int, int, tuple[int, ...]]] = set()
         self._fits = [
-            [i for i, k in enumerate(wanted) if not k.models or c.model in k.models or not k.gpus]
-            for c in classes
+            tuple(i for i, kind in enumerate(wanted) if not kind.models or entry.model in kind.models)
+            for entry in classes
         ]
         for row, members in enumerate(self._fits):
             for i in members:
-                kind = wanted[i]
-                if not kind.gpus and kind.cpu <= classes[row].cpu:
-                    self._add(row, 0, (i,))
-                elif kind.gpus > 1 and self._serves(row, kind):
-                    self._add(row, GPU_MILLI, (i,))
+                self._add_alone(row, i)
 
-    def _serves(self, row: int, kind: Wanted) -> bool:
-        entry = self.classes[row]
-        return kind.cpu <= entry.cpu and entry.gpus.count(GPU_MILLI) >= kind.gpus
+    def _add_alone(self, row: int, i: int) -> None:
+        """Columns with nothing but one task."""
+        kind, entry = self.wanted[i], self.classes[row]
+        if kind.cpu > entry.cpu or kind.gpus > entry.widest:
+            return
+        if kind.gpus != 1:
+            self._add(row, GPU_MILLI if kind.gpus else 0, (i,))
+        elif kind.milli == GPU_MILLI:
+            self._add(row, GPU_MILLI, (i,))
 
     def _add(self, row: int, amount: int, tasks: tuple[int, ...]) -> bool:
-        """A column: these tasks on one piece (or several whole GPUs) of a node of the class."""
+        """A column: these tasks on one piece (or several whole GPUs) of the class."""
         if (row, amount, tasks) in self._known:
             return False
         self._known.add((row, amount, tasks))
@@ -91,35 +91,48 @@ class PriceProgram:
             self._room[row][amount].SetCoefficient(column, pieces)
         return True
 
-    def solve(self, rounds: int = 60) -> tuple[float, Floats]:
-        """Value and price of each kind, in milli-GPU; stops early after `rounds` of new columns."""
+    def solve(self, start: Floats | None = None, rounds: int = 60) -> tuple[float, Floats]:
+        """Value and price of each kind, in milli-GPU.
+
+        `start`: prices to find the first columns at. Ends after `rounds` of new columns, though
+        there may be more that pay.
+        """
+        worth = np.array([kind.worth for kind in self.wanted])
+        self._grow(worth if start is None else start, None)
         for _ in range(rounds):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 raise ArithmeticError("the program of prices has no optimum")
-            if not self._grow(self._prices()):
+            value, prices = float(self._goal.Value()), self._prices()
+            if not self._grow(prices, [row.dual_value() for row in self._cpu]):
                 break
-        return float(self._goal.Value()), self._prices()
+        return value, prices
 
     def _prices(self) -> Floats:
         worth = np.array([kind.worth for kind in self.wanted])
         return worth - np.array([row.dual_value() for row in self._demand])
 
-    def _grow(self, prices: Floats) -> int:
-        """Adds the best pattern for each piece of each class, where it gains; how many."""
-        rates = np.array([row.dual_value() for row in self._cpu])
+    def _grow(self, prices: Floats, duals: list[float] | None) -> int:
+        """Adds, for each size of share on each piece, the best pattern with it; how many.
+
+        `duals` of CPU by class; None for patterns at free CPU whatever they gain.
+        """
+        # Read all duals before the first new column makes the solver forget them.
+        rooms = [
+            {amount: -np.inf if duals is None else row.dual_value() for amount, row in room.items()}
+            for room in self._room
+        ]
+        rates = np.zeros(len(self.classes)) if duals is None else np.array(duals)
         added = 0
-        by_members: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}
         for row, members in enumerate(self._fits):
-            if self._room[row]:
-                by_members.setdefault(tuple(members), []).append(row)
-        for members, rows in by_members.items():
+            if rooms[row]:
+                groups.setdefault(members, []).append(row)
+        for members, rows in groups.items():
             table = Patterns(self.wanted, members, prices, rates[rows], self.unit)
             for position, row in enumerate(rows):
-                for amount, room in self._room[row].items():
-                    units = amount // self.unit
-                    gain = table.value[units, position] - room.dual_value()
-                    if gain > TOLERANCE:
-                        added += self._add(row, amount, table.tasks(units, position))
+                for amount, paid in rooms[row].items():
+                    for tasks in table.paying(amount // self.unit, position, paid + TOLERANCE):
+                        added += self._add(row, amount, tasks)
         return added
 
 
@@ -144,6 +157,7 @@ class Patterns:
             gains.append(net[best, np.arange(len(rates))])
             kinds.append(np.array(same)[best])
         self._kinds = kinds
+        self._gains = gains
         units = GPU_MILLI // unit
         self.value: Floats = np.zeros((units + 1, len(rates)))
         self._choice = np.full((units + 1, len(rates)), -1, dtype=np.int64)
@@ -160,6 +174,14 @@ class Patterns:
             self.value[room] = best_value
             self._choice[room] = choice
 
+    def paying(self, units: int, column: int, least: float) -> Iterable[tuple[int, ...]]:
+        """For each size, the best pattern that has it, if that is worth more than `least`."""
+        for position, size in enumerate(self.sizes):
+            rest = units - size
+            if rest >= 0 and self._gains[position][column] + self.value[rest, column] > least:
+                first = int(self._kinds[position][column])
+                yield tuple(sorted((first, *self.tasks(rest, column))))
+
     def tasks(self, units: int, column: int) -> tuple[int, ...]:
         """The kinds in the best pattern."""
         found: list[int] = []
@@ -171,8 +193,3 @@ class Patterns:
                 found.append(int(self._kinds[position][column]))
                 units -= self.sizes[position]
         return tuple(sorted(found))
-
-
-def prices(wanted: Sequence[Wanted], classes: Sequence[IdleClass]) -> Floats:
-    """The price of each kind, in milli-GPU."""
-    return PriceProgram(wanted, classes).solve()[1]
