@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from itertools import count
 
@@ -91,8 +92,8 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event) -> Plan:
         outcome,
         limits,
         made=Made(
-            trencadis=version("trencadis"),
-            ortools=version("ortools"),
+            trencadis=_installed("trencadis"),
+            ortools=_installed("ortools"),
             seed=options.seed,
             deterministic=options.deterministic,
             workers=1 if options.deterministic else options.workers,
@@ -165,6 +166,12 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
     if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:
         return frozenset()
     return frozenset(ledger.nodes)
+
+
+@cache
+def _installed(package: str) -> str:
+    """Its version; to look it up takes milliseconds, as long as a small round's search."""
+    return version(package)
 
 
 class Timer:
