@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from trencadis.commands import replay as replay_commands
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ imports = typer.Typer(
     help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(imports, name="import")
+app.registered_commands += replay_commands.app.registered_commands
 
 
 @app.callback(invoke_without_command=True)
