@@ -1,1 +1,1 @@
-"""Commands that `cli.py` registers, where one module holds several that belong together."""
+"""Groups of commands: a module each, which `cli.py` registers in a line."""
