@@ -141,7 +141,8 @@ class PriceProgram:
 
     def _prices(self) -> Floats:
         worth = np.array([kind.worth for kind in self.wanted])
-        return worth - np.array([row.dual_value() for row in self._demand])
+        prices: Floats = worth - np.array([row.dual_value() for row in self._demand])
+        return prices
 
     def _grow(self, prices: Floats, duals: list[float] | None) -> int:
         """Adds, for each size of share on each piece, the best pattern with it; how many.

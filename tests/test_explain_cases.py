@@ -9,6 +9,7 @@ import pytest
 
 from trencadis.models import Job, Plan, Snapshot, apply
 from trencadis.models.explanation import Explanation, Reason, Remedy
+from trencadis.models.policy import Preemption
 from trencadis.solver.explain.alone import only
 from trencadis.solver.explain.changes import with_remedy
 from trencadis.solver.explain.explain import Explainer
@@ -20,9 +21,14 @@ HIGH = {"priority": "high", "ran": 4_000}
 
 
 class Answers:
-    """The explanations of a snapshot's waiting jobs; each remedy is carried out and solved."""
+    """The explanations of a snapshot's waiting jobs; each remedy is carried out and solved.
+
+    Nobody is stopped by the round: whom to stop is for the remedies to say.
+    """
 
     def __init__(self, snap: Snapshot) -> None:
+        policy = snap.policy.model_copy(update={"preemption": Preemption(mode="none")})
+        snap = snap.model_copy(update={"policy": policy})
         self.snapshot = snap
         self.plan: Plan = solve(snap, OPTIONS)
         self.explainer = Explainer(snap, self.plan)
