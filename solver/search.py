@@ -173,10 +173,11 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     guide = Guider(program, relaxed, _parts(model), limits).guide()
     if guide is None or limits.over():
         return nothing
-    if len(program.low) > thresholds.parts:
+    large = len(program.low) > thresholds.parts
+    settled = None if large else settle(model, guide, limits)
+    if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.
         return Solution(_floor(guide), {}, partial=True)
-    settled = settle(model, guide, limits) or list(program.rest)
     relaxed.loosen()
     solution = Solution(settled, _proven(model, relaxed, settled, limits), relaxed)
     if limits.over() or _good(program, solution, limits.gap):

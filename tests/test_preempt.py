@@ -19,7 +19,7 @@ SETTINGS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-FEATURES = sorted(strategies.ALL - {"mig", "aging"} | {"tiers"})
+FEATURES = sorted(strategies.ALL - {"aging"} | {"tiers"})
 QUICK = Options(time_limit_s=20, workers=1)
 
 
