@@ -211,6 +211,8 @@ def generate(
     seed: int = 0,
     queues: opt.Queues = 10,
     gang_fraction: opt.GangFraction = 1 / 12,
+    mig: opt.MigFraction = 0.0,
+    share: opt.ShareFraction = 0.0,
     output: opt.SnapshotOut = "-",
     json: opt.AlwaysJson = False,
 ) -> None:
@@ -221,7 +223,11 @@ def generate(
     io.writable(output)
     from trencadis.instances.generate import generate as made
 
-    snapshot = made(nodes, pending, load, seed, queues, gang_fraction=gang_fraction)
+    if mig + share > 1:
+        raise typer.BadParameter("--mig and --share are parts of the nodes, together at most 1")
+    snapshot = made(
+        nodes, pending, load, seed, queues, gang_fraction=gang_fraction, mig=mig, share=share
+    )
     deliver(snapshot, [], output, json)
 
 

@@ -40,6 +40,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pending", type=int, default=2_000, metavar="M")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--load", type=float, default=0.7, metavar="L", help="part of GPUs in use")
+    parser.add_argument("--mig", type=float, default=0.0, metavar="P", help="part of nodes in MIG")
+    parser.add_argument("--share", type=float, default=0.0, metavar="P", help="part of nodes shared")
     parser.add_argument("--mode", choices=("strict", "weighted"), default="strict")
     parser.add_argument("--preempt-budget", type=int, metavar="N", help="jobs; none where absent")
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")
@@ -66,6 +68,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         measured = json.loads(child(MEASURE, str(file), *options, *exact))
         report = {"nodes": args.nodes, "pending": args.pending, **measured}
         report |= {"seed": args.seed, "load": args.load, "mode": args.mode}
+        report |= {"mig": args.mig, "share": args.share}
         if args.baseline:
             report["naive"] = json.loads(child(NAIVE, str(file), *options))
             report["ratio"] = round(report["naive"]["solve_s"] / report["solve_s"], 1)
@@ -84,7 +87,13 @@ def child(script: Path, *options: str) -> str:
 def write_snapshot(args: argparse.Namespace, file: Path) -> None:
     """Generates a snapshot and writes its JSON text."""
     snapshot = generate(
-        args.nodes, args.pending, args.load, args.seed, preempt_budget=args.preempt_budget
+        args.nodes,
+        args.pending,
+        args.load,
+        args.seed,
+        preempt_budget=args.preempt_budget,
+        mig=args.mig,
+        share=args.share,
     )
     policy = snapshot.policy.model_copy(update={"priority_mode": args.mode})
     snapshot = snapshot.model_copy(update={"policy": policy})

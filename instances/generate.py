@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from trencadis.instances.mix import GIB, Mix, Wheel
+from trencadis.instances.parts import Parts
 from trencadis.instances.workload import NOW, Clock, Shares, pending_jobs, running_jobs
 from trencadis.models import (
     Fabric,
@@ -63,6 +64,8 @@ def generate(
     broken_fraction: float = 0.004,
     nodes_per_leaf: int | None = None,
     preempt_budget: int | None = None,
+    mig: float = 0.0,
+    share: float = 0.0,
 ) -> Snapshot:
     """A cluster in the middle of a working day; the same arguments always give the same snapshot.
 
@@ -70,12 +73,15 @@ def generate(
     are gangs over 2 to 16 nodes. `lean_fraction`: part of the nodes whose CPUs or memory run out
     before their GPUs do. `broken_fraction`: part of the nodes with a broken GPU, and as many that
     are cordoned. `nodes_per_leaf`: 16, or 32 in large clusters, where absent. `preempt_budget`: the
-    most jobs that a round may preempt; none may be where absent.
+    most jobs that a round may preempt; none may be where absent. `mig`, `share`: part of the nodes
+    whose GPUs are in MIG mode or shared, and of the pending jobs that ask for that.
     """
     if not (nodes >= 0 and pending >= 0 and queues >= 1 and 1 <= gpus_per_node <= 64):
         raise ValueError("nodes, pending: 0 or more; queues: 1 or more; gpus_per_node: 1 to 64")
     if not 0 <= load <= 1:
         raise ValueError(f"load is a fraction of the GPUs, 0 to 1 (got {load})")
+    if not (0 <= mig and 0 <= share and mig + share <= 1):
+        raise ValueError("mig and share are fractions of the nodes, together at most 1")
     rng = random.Random(seed)
     per_leaf = nodes_per_leaf or (32 if nodes > 2_000 else 16)
     machines = _nodes(
@@ -87,6 +93,7 @@ def generate(
         broken_fraction=broken_fraction,
         per_leaf=per_leaf,
     )
+    parts = Parts(seed, machines, mig, share, load)
     models = tuple(dict.fromkeys(group.model for node in machines for group in node.gpus))
     mix = Mix(
         rng,
@@ -106,6 +113,7 @@ def generate(
         rng,
         mix,
         nodes=machines,
+        apart=parts.apart,
         load=load,
         gang_fraction=gang_fraction,
         shares=shares,
@@ -114,6 +122,9 @@ def generate(
     waiting = pending_jobs(
         rng, mix, count=pending, gang_fraction=gang_fraction, shares=shares, clock=clock
     )
+    machines, inference = parts.running(parts.nodes(machines), running)
+    running += inference
+    waiting = parts.pending(waiting)
     return Snapshot(
         now=NOW,
         nodes=machines,

@@ -20,13 +20,20 @@ DISORDER = 0.25
 class Floor:
     """The free GPUs, CPUs and memory of each node."""
 
-    def __init__(self, rng: random.Random, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self, rng: random.Random, nodes: Sequence[Node], apart: frozenset[int] = frozenset()
+    ) -> None:
         self.rng = rng
-        self.free = [[] if node.cordoned else list(node.healthy_gpus()) for node in nodes]
+        self.free = [
+            [] if node.cordoned or n in apart else list(node.healthy_gpus())
+            for n, node in enumerate(nodes)
+        ]
         self.cpu_milli = [node.cpu_milli for node in nodes]
         self.memory_mib = [node.memory_mib for node in nodes]
         self.model = [node.gpus[0].model for node in nodes]
-        self.gpus = sum(len(node.healthy_gpus()) for node in nodes)
+        self.gpus = sum(
+            len(node.healthy_gpus()) for n, node in enumerate(nodes) if n not in apart
+        )
         self.used = 0
         # By model and number of free GPUs. Entries go stale; `_find` drops those.
         most = max((node.gpu_count for node in nodes), default=0)

@@ -97,14 +97,15 @@ def running_jobs(
     mix: Mix,
     *,
     nodes: Sequence[Node],
+    apart: frozenset[int],
     load: float,
     gang_fraction: float,
     shares: Shares,
     clock: Clock,
 ) -> list[Job]:
-    """Running jobs with exact GPUs, start, runtime and checkpoints."""
+    """Running jobs with exact GPUs, start, runtime and checkpoints; none on nodes `apart`."""
     jobs = []
-    seated = fill(rng, mix, Floor(rng, nodes), load, gang_fraction)
+    seated = fill(rng, mix, Floor(rng, nodes, apart), load, gang_fraction)
     for number, (shape, seats) in enumerate(seated):
         facts = _facts(rng, f"run-{number:06d}", shape, shares.running)
         runtime = facts["runtime_seconds"]

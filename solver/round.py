@@ -21,8 +21,7 @@ from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model, build
 from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
 from trencadis.solver.place import place
-from trencadis.solver.preempt.exchange import make_room, wanted, without_victims
-from trencadis.solver.preempt.victims import victims
+from trencadis.solver.preempt.exchange import make_room, relevant, without_victims
 from trencadis.solver.progress import Progress, Stage, Step
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
@@ -146,13 +145,13 @@ def search_and_place(read: Facts, options: Options, limits: Limits, timer: Timer
 
 def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
     """The round after running work has made room, where rules and budgets let it."""
-    candidates = victims(read)
-    if not wanted(read, candidates):
+    candidates = relevant(read)
+    if not candidates:
         return outcome
     everyone_gone = classify(without_victims(read, candidates), thresholds, NONE, NONE)
     return replace(
         outcome,
-        relieved=make_room(read, outcome.ledger, outcome.shape_of),
+        relieved=make_room(read, outcome.ledger, outcome.shape_of, candidates),
         open_model=build(everyone_gone),
     )
 

@@ -118,7 +118,7 @@ def test_victims_are_the_cheapest(snapshot: Snapshot) -> None:
         }
 
         def fits(gone: tuple[str, ...], job: Job = job) -> bool:
-            return place.fits(job, states_without(snapshot, here, gone, place.supply.resources))
+            return place.fits(job, states_without(snapshot, here, gone, place.supply))
 
         if fits(()):
             continue

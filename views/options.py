@@ -98,6 +98,13 @@ GangFraction = Annotated[
     float, typer.Option(help="Part of the waiting jobs that span nodes.", callback=_part)
 ]
 
+MigFraction = Annotated[
+    float, typer.Option("--mig", help="Part of the nodes in MIG mode.", callback=_part)
+]
+ShareFraction = Annotated[
+    float, typer.Option("--share", help="Part of the nodes with shared GPUs.", callback=_part)
+]
+
 Running = Annotated[int, typer.Option(min=0, help="The first so many pods run.")]
 NextPods = Annotated[
     int | None, typer.Option(min=0, help="The next so many wait; all others where absent.")

@@ -13,7 +13,7 @@ from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts, read_accounts
 from trencadis.solver.preempt.choose import Chooser, Exchange
-from trencadis.solver.preempt.victims import Victim, victims
+from trencadis.solver.preempt.victims import Victim, surpluses, victims
 from trencadis.solver.preempt.world import as_counted
 from trencadis.solver.shapes import Need, Shape
 
@@ -29,19 +29,31 @@ class Relieved:
     exchange: Exchange
 
 
-def wanted(read: Facts, candidates: Mapping[str, Victim]) -> bool:
-    """Whether any rule could let a waiting job of this snapshot have a victim."""
-    lowest = max((victim.tier for victim in candidates.values()), default=-1)
-    if any(worth.tier < lowest for worth in read.values.worth.values()):
-        return True
-    return bool(candidates) and any(target.leaf for target in read.targets)
+def relevant(read: Facts) -> dict[str, Victim]:
+    """The victims that some rule could give to a waiting job of this snapshot."""
+    highest = min((worth.tier for worth in read.values.worth.values()), default=0)
+    short = {target.queue for target in read.targets if target.leaf and not target.model}
+    above = surpluses(read)
+    tree = read.values.tree
+
+    def could_go(victim: Victim) -> bool:
+        if victim.tier > highest:
+            return True
+        spare = all(
+            above.get((queue, ""), victim.units) >= victim.units
+            for queue in tree.chain(victim.job.queue)[:1]
+        )
+        return spare and bool(short - {victim.job.queue})
+
+    if not read.values.worth:
+        return {}
+    return {name: victim for name, victim in victims(read).items() if could_go(victim)}
 
 
-def make_room(read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape]) -> Relieved | None:
+def make_room(
+    read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape], candidates: Mapping[str, Victim]
+) -> Relieved | None:
     """Preempts where that starts what waits; None where nothing is gained."""
-    candidates = victims(read)
-    if not wanted(read, candidates):
-        return None
     chooser = Chooser(read, _again(read, ledger.started), shape_of, candidates)
     exchange = chooser.run(order(read))
     if not exchange.victims:
