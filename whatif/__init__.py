@@ -1,0 +1,1 @@
+"""Scenarios, replay in time, policies side by side, capacity search, measures."""

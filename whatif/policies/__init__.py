@@ -1,0 +1,1 @@
+"""Scheduling policies that a replay compares: one module each."""
