@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from itertools import count
 
@@ -98,8 +99,8 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         outcome,
         limits,
         made=Made(
-            trencadis=version("trencadis"),
-            ortools=version("ortools"),
+            trencadis=_installed("trencadis"),
+            ortools=_installed("ortools"),
             seed=options.seed,
             deterministic=options.deterministic,
             workers=1 if options.deterministic else options.workers,
@@ -177,6 +178,12 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
     if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:
         return frozenset()
     return frozenset(ledger.nodes)
+
+
+@cache
+def _installed(package: str) -> str:
+    """Its version; to look it up takes milliseconds, as long as a small round's search."""
+    return version(package)
 
 
 class Timer:

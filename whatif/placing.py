@@ -17,6 +17,12 @@ from trencadis.whatif.fabric import Fabric
 NO_MODEL = -1
 """The model of jobs without GPUs."""
 PLENTY = 1 << 40
+TASK_MARK = "#task-"
+
+
+def whole_name(name: str) -> str:
+    """The job's name, where tasks are scheduled as jobs of their own (`job#task-3`)."""
+    return name.partition(TASK_MARK)[0]
 
 
 class Ranking(Protocol):
@@ -83,7 +89,7 @@ class Placer:
 
     def open_to(self, state: ClusterState, job: Job, now: int) -> Bools:
         """Nodes on which a task of the job may start now, were there room."""
-        usable = state.up & state.open & self._admitted[job.name] & (state.closed == 0)
+        usable = state.up & state.open & self._admitted[whole_name(job.name)] & (state.closed == 0)
         if job.exclusive:
             usable &= state.tasks == 0
         if self._free_until is not None:

@@ -42,7 +42,7 @@ class Solver:
 
     def decide(self, view: View) -> Decision:
         """Solves, unless nothing fits."""
-        self._use(view)
+        self.observe(view)
         draft = view.draft()
         ranking = BestFit()
         if not any(draft.fit(run, ranking) is not None for run in view.pending):
@@ -107,7 +107,7 @@ class Solver:
             self._records[run.name] = known
         return known[1]
 
-    def _use(self, view: View) -> None:
+    def observe(self, view: View) -> None:
         """Brings the past usage up to now."""
         if self._usage_at is not None:
             span = view.now - self._usage_at

@@ -15,7 +15,8 @@ from trencadis.whatif.decisions import (
     View,
     model_of,
 )
-from trencadis.whatif.runs import JobRun, State, Spent
+from trencadis.whatif.placing import TASK_MARK
+from trencadis.whatif.runs import JobRun, Spent, State
 
 SWITCHES = ("no-gang", "kill", "no-mig", "no-elastic")
 HOLD_SECONDS = 3_600
@@ -28,6 +29,11 @@ class Kill:
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.name = f"{policy.name}+kill"
         self._policy = policy
+
+    def observe(self, view: View) -> None:
+        """Tells the policy of a round that was decided earlier."""
+        if observe := getattr(self._policy, "observe", None):
+            observe(view)
 
     def decide(self, view: View) -> Decision:
         """The same decision, at once."""
@@ -46,6 +52,11 @@ class NoGang:
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.name = f"{policy.name}+no-gang"
         self._policy = policy
+
+    def observe(self, view: View) -> None:
+        """Tells the policy of a round that was decided earlier."""
+        if observe := getattr(self._policy, "observe", None):
+            observe(view)
 
     def decide(self, view: View) -> Decision:
         """Lets the policy see tasks as jobs, and gathers its starts by job."""
@@ -81,7 +92,7 @@ def _tasks(view: View, run: JobRun) -> list[JobRun]:
             run,
             job=run.job.model_copy(
                 update={
-                    "name": f"{run.name}#{number}",
+                    "name": f"{run.name}{TASK_MARK}{number}",
                     "tasks": 1,
                     "min_tasks": None,
                     "topology": None,
