@@ -121,7 +121,7 @@ def test_dependencies_are_bounded() -> None:
 LAYERS = (
     {"models"},
     {"solver"},
-    {"views", "adapters", "instances"},
+    {"views", "adapters", "instances", "whatif"},
     {"commands"},
     {"cli"},
 )

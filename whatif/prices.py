@@ -1,0 +1,99 @@
+"""What kinds of node there are to rent, with which fabric, on which terms, at which price."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from trencadis.models.base import ByName, Count, Milli, Name, Positive, Record
+from trencadis.models.load import parse
+
+HOURS_PER_MONTH = 730
+"""365 days of 24 hours, by twelve."""
+
+
+class Sku(Record):
+    """A kind of node."""
+
+    name: Name
+    gpu_model: Name
+    gpus: Annotated[int, Field(strict=True, ge=0, le=64)]
+    gpu_memory_mib: Count = 0
+    cpu_milli: Count = 0
+    memory_mib: Count = 0
+    nvlink: Literal["nvswitch", "none"] = "nvswitch"
+    mig: bool = False
+    """Whether its GPUs can be cut into MIG instances."""
+    price_per_hour_milli: Count | None = None
+    """On demand, thousandths of the currency, without fabric; none where unknown."""
+    source: str = ""
+    """Where the price is from, and of which date."""
+
+
+class FabricKind(Record):
+    """A network between nodes."""
+
+    name: Name
+    leaf: Name
+    """Row of `policy.slowdown_milli` for gangs under one leaf switch."""
+    beyond: Name
+    """Row for gangs that span leaves."""
+    nodes_per_leaf: Positive = 16
+    price_per_node_hour_milli: Count = 0
+
+
+class Terms(Record):
+    """How long one commits, and what that saves."""
+
+    name: Name
+    months: Count
+    """0: by the hour."""
+    discount_milli: Milli = 0
+    """Off the price on demand, thousandths."""
+    penalty_milli: Milli = 1_000
+    """Of what is still due, when the contract is ended early."""
+    preemptible: bool = False
+    """The provider may take the nodes back: for work that can be preempted."""
+
+
+class PriceList(Record):
+    """Prices of one day. Prices change: give a file of your own."""
+
+    as_of: str
+    currency: str = "USD"
+    note: str = ""
+    skus: tuple[Sku, ...] = ()
+    fabrics: tuple[FabricKind, ...] = ()
+    terms: tuple[Terms, ...] = (Terms(name="hour", months=0),)
+    gpu_hour_milli: ByName[Count] = Field(default_factory=dict)
+    """By GPU model, for clusters that are given as snapshots."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> PriceList:
+        for kind, entries in (("SKU", self.skus), ("fabric", self.fabrics), ("term", self.terms)):
+            names = [entry.name for entry in entries]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"a {kind} is given twice: {', '.join(twice)}")
+        return self
+
+    def sku(self, name: str) -> Sku | None:
+        """The kind of node with this name."""
+        return next((entry for entry in self.skus if entry.name == name), None)
+
+    def fabric(self, name: str) -> FabricKind | None:
+        """The fabric with this name."""
+        return next((entry for entry in self.fabrics if entry.name == name), None)
+
+
+def example_prices() -> PriceList:
+    """The list that comes with the package, with its sources and date."""
+    text = files("trencadis.whatif").joinpath("prices.json").read_text(encoding="utf-8")
+    return parse(PriceList, text)
+
+
+def load_prices(text: str | bytes) -> PriceList:
+    """A price list in JSON. Raises InvalidInputError."""
+    return parse(PriceList, text)
