@@ -16,7 +16,6 @@ from trencadis.views import options as opt
 if TYPE_CHECKING:
     from trencadis.models import Snapshot
     from trencadis.models.trace import Trace
-    from trencadis.whatif.prices import PriceList
     from trencadis.whatif.replay import Replayed
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -107,7 +106,7 @@ def replay(
     prices: PricesOption = None,
     policy_file: Annotated[
         str | None,
-        typer.Option("--policy-file", metavar="FILE", help="Tiers, grace and all else; TOML, JSON."),
+        typer.Option("--policy-file", metavar="FILE", help="The policy, TOML or JSON."),
     ] = None,
     seed: opt.Seed = 0,
     out: Annotated[

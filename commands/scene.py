@@ -87,13 +87,13 @@ def jobs_for(
 
 
 def dealt(trace: Trace, count: int) -> Trace:
-    """Jobs of the queue `default` in `count` queues: by user, or by name where users are unknown."""
+    """Jobs of the queue `default` in `count` queues: by user, or by name where that is unknown."""
     jobs = []
     for entry in trace.jobs:
         job = entry.job
         if job.queue == "default":
             key = job.name if job.user == "unknown" else job.user
             number = zlib.crc32(key.encode()) % count + 1
-            entry = replace(entry, job=job.model_copy(update={"queue": f"queue-{number}"}))
-        jobs.append(entry)
+            job = job.model_copy(update={"queue": f"queue-{number}"})
+        jobs.append(replace(entry, job=job))
     return replace(trace, jobs=tuple(jobs))

@@ -113,7 +113,9 @@ class ClusterState:
 
     def whole_idle(self, model: int) -> Ints:
         """Wholly idle GPUs of a model by node."""
-        return ((self.gpus == GPU_MILLI) & (self.model == model)).sum(axis=1)
+        whole = (self.gpus == GPU_MILLI) & (self.model == model)
+        counted: Ints = whole.sum(axis=1)
+        return counted
 
     def overbooked(self, allocation: Iterable[TaskAllocation]) -> bool:
         """Whether some node of the allocation has less than nothing left, or is down."""

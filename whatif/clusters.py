@@ -79,7 +79,7 @@ def cluster_of(
         known = ", ".join(entry.name for entry in prices.fabrics)
         raise InvalidInputError([Fault("fabric", f"no fabric {fabric!r}; there are {known}")])
     policy = policy or Policy()
-    nodes = []
+    nodes: list[Node] = []
     for name, count in mix.items():
         sku = sku_of(name, prices)
         assert sku is not None

@@ -284,9 +284,7 @@ class Engine:
             keeping = [*draining.values(), *self._in(State.HELD)] if draining else []
             self._allow(
                 run,
-                self.judge.start(
-                    run, action, self.state, self.books, self.now, victims, keeping
-                ),
+                self.judge.start(run, action, self.state, self.books, self.now, victims, keeping),
             )
             self._start(run, action, named)
         # A grace of nothing ends at once, and who waited for it starts.
@@ -334,9 +332,7 @@ class Engine:
         run.slow = self.placer.slowdown(run.job, run.allocation)
         model = model_of(self.state, run.allocation)
         speed = self.placer.speed(run.job, model)
-        run.rate = rate_of(
-            run.job, len(run.allocation), speed, run.slow, self.options.serial_milli
-        )
+        run.rate = rate_of(run.job, len(run.allocation), speed, run.slow, self.options.serial_milli)
         self._put(run, State.RUNNING)
         run.began = self.now
         run.epoch += 1

@@ -119,9 +119,7 @@ class Judge:
             ):
                 yield f"too many jobs share a GPU of node {name}"
 
-    def gang(
-        self, run: JobRun, allocation: tuple[TaskAllocation, ...], now: int
-    ) -> Iterator[str]:
+    def gang(self, run: JobRun, allocation: tuple[TaskAllocation, ...], now: int) -> Iterator[str]:
         """What the tasks of one job must keep together."""
         job = run.job
         tasks = (*run.allocation, *allocation) if run.state is State.HOLDING else allocation

@@ -88,9 +88,7 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
     done = [run for run in runs if run.state is State.DONE]
     hours = _gpu_hours(engine)
     preempted = sum(1 for run in started if run.preemptions)
-    tokens = sum(
-        (run.entry.tokens_per_second or 0) * run.entry.seconds for run in done
-    )
+    tokens = sum((run.entry.tokens_per_second or 0) * run.entry.seconds for run in done)
     cost = None if price_per_gpu_hour is None else hours.capacity * price_per_gpu_hour
     node_milli = int(engine.state.capacity.sum(axis=1).max(initial=0))
     victims = [run for run in runs if run.preemptions]

@@ -89,7 +89,7 @@ class Placer:
 
     def open_to(self, state: ClusterState, job: Job, now: int) -> Bools:
         """Nodes on which a task of the job may start now, were there room."""
-        usable = state.up & state.open & self._admitted[whole_name(job.name)] & (state.closed == 0)
+        usable: Bools = state.up & state.open & self._admitted[whole_name(job.name)] & (state.closed == 0)
         if job.exclusive:
             usable &= state.tasks == 0
         if self._free_until is not None:
@@ -101,6 +101,7 @@ class Placer:
         """How many tasks of the job fit on each node, on GPUs of one model."""
         request = job.request
         tasks = job.tasks
+        found: Ints
         if request.share is not None:
             fits = (state.gpus >= request.share.gpu_milli) & (state.model == model)
             room = np.maximum(0, state.most_sharers[:, None] - state.sharers)

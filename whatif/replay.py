@@ -15,7 +15,7 @@ from trencadis.models import Fault, InvalidInputError, Snapshot
 from trencadis.models.trace import Trace
 from trencadis.whatif.advice import advice
 from trencadis.whatif.engine import Engine, ReplayOptions, Sample
-from trencadis.whatif.log import Logged, line_of, decision_of, read_log
+from trencadis.whatif.log import Logged, decision_of, line_of, read_log
 from trencadis.whatif.measures import Measures, measure
 from trencadis.whatif.policies.registry import contender
 from trencadis.whatif.runs import JobRun
@@ -104,14 +104,13 @@ def _fields(options: ReplayOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in options.__dataclass_fields__}
 
 
-def _key(
-    trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float
-) -> str:
+def _key(trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float) -> str:
     """Tells whether a log belongs to this replay."""
     digest = hashlib.sha256(cluster.fingerprint().encode())
     digest.update(json.dumps([spec, effort, asdict(options)], sort_keys=True).encode())
     for entry in trace.jobs:
-        digest.update(f"{entry.job.model_dump_json(exclude_defaults=True)} {entry.seconds}".encode())
+        job = entry.job.model_dump_json(exclude_defaults=True)
+        digest.update(f"{job} {entry.seconds}".encode())
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Many replays at once, in processes of their own; one that fails is reported and loses no other."""
+"""Many replays at once, in processes of their own; one that fails loses no other."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def available_cpus() -> int:
 def _run(index: int, task: Callable[[], T]) -> Outcome[T]:
     try:
         return Outcome(index, task())
-    except Exception as error:  # noqa: BLE001 - whatever it is, others go on
+    except Exception as error:  # whatever it is, the others go on
         return Outcome(index, None, error)
 
 
 def shard(tasks: Sequence[T], text: str) -> list[tuple[int, T]]:
-    """The k-th of n parts, `k/n` from 1, of tasks with their numbers. ValueError for other texts."""
+    """Part k of n of the tasks, with their numbers, for `k/n`. ValueError for other texts."""
     first, slash, second = text.partition("/")
     if not (slash and first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
         raise ValueError(f"{text!r} is no shard: give k/n, as 2/8")

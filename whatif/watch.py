@@ -187,11 +187,10 @@ def _largest_sum(sizes: Iterable[int], bound: int) -> int:
     unit = gcd(*counts) or 1
     reachable, mask = 1, (1 << (bound // unit + 1)) - 1
     for whole, count in sorted(counts.items()):
-        size = whole // unit
-        step = 1
-        while count:
-            taken = min(step, count)
-            reachable |= (reachable << (size * taken)) & mask
-            count -= taken
+        left, step = count, 1
+        while left:
+            taken = min(step, left)
+            reachable |= (reachable << (whole // unit * taken)) & mask
+            left -= taken
             step *= 2
     return (reachable.bit_length() - 1) * unit

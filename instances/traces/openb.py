@@ -1,4 +1,4 @@
-"""Alibaba's GPU trace of 2023 as a trace in time: pods with the times they were made and deleted."""
+"""Alibaba's GPU trace of 2023 as a trace in time: pods, when made, when deleted."""
 
 from __future__ import annotations
 

@@ -41,11 +41,14 @@ class Cells:
             raise WrongCellError(f"{column}: {shown(text)} is not between 0 and {most:.0f}")
         return value
 
-    def whole(self, column: str, *, least: int = 0, most: int = MAX_COUNT, default: str = "") -> int:
+    def whole(
+        self, column: str, *, least: int = 0, most: int = MAX_COUNT, default: str = ""
+    ) -> int:
         """A whole number."""
         value = self.number(column, most=most, default=default)
         if value != int(value) or value < least:
-            raise WrongCellError(f"{column}: {shown(self.text(column))} is no whole number, {least} or more")
+            text = shown(self.text(column))
+            raise WrongCellError(f"{column}: {text} is no whole number, {least} or more")
         return int(value)
 
 

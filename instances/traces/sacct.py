@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import gcd
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -139,7 +139,9 @@ def _job(
     queue: str,
     user: str,
 ) -> TraceJob:
-    models = [(match.group(1), count) for kind, count in tres.items() if (match := GPU_MODEL.match(kind))]
+    models = [
+        (match.group(1), count) for kind, count in tres.items() if (match := GPU_MODEL.match(kind))
+    ]
     gpus = int(tres.get("gres/gpu", "0"))
     gpus = gpus or sum(int(count) for _, count in models)
     nodes = max(1, nodes)
@@ -204,4 +206,4 @@ def _instants(
     both = {local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
     # Of an hour that was left out, neither reading is what the clocks showed.
     shown_by_clocks = {t for t in both if t.astimezone(zone).replace(tzinfo=None) == local}
-    return sorted(shown_by_clocks or {min(both) + timedelta(0)})
+    return sorted(shown_by_clocks or {min(both)})

@@ -5,7 +5,7 @@
 | `submit` | RFC 3339 with an offset, or seconds after the trace's first instant |
 | `seconds` | what the job ran |
 | `gpus` | GPUs of one task |
-| `name`, `queue`, `user`, `priority`, `qos`, `group` | as in a snapshot; `job-N`, `default`, absent |
+| `name`, `queue`, `user`, `priority`, `qos`, `group` | as in a snapshot; `job-N`, `default` |
 | `tasks`, `min_tasks`, `max_tasks_per_node` | 1 task where absent; `min_tasks` makes it elastic |
 | `gpu_milli` | a share of one GPU, with `gpus` 0 |
 | `cpu_milli`, `memory_mib` | of one task |

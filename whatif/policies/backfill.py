@@ -110,9 +110,7 @@ def reserve(view: View, draft: Draft, head: JobRun, ranking: BestFit) -> Reserva
         for run in view.running
         if run.index not in draft.gone
     ]
-    ends += [
-        (run.began + run.restart, run.index, run.job, run.allocation) for run in view.draining
-    ]
+    ends += [(run.began + run.restart, run.index, run.job, run.allocation) for run in view.draining]
     for action in draft.starts:
         run = by_name[action.job]
         end = ends_at(view, run, action.allocation)

@@ -38,9 +38,7 @@ def grow(draft: Draft, ranking: Ranking) -> None:
             draft.gone.add(run.index)
 
 
-def shrink_for(
-    draft: Draft, run: JobRun, candidates: Sequence[JobRun], ranking: Ranking
-) -> bool:
+def shrink_for(draft: Draft, run: JobRun, candidates: Sequence[JobRun], ranking: Ranking) -> bool:
     """Starts the job on what elastic jobs have above their minimum, if that is enough."""
     view = draft.view
     elastic = [v for v in candidates if len(v.allocation) > v.job.minimum]

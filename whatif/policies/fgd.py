@@ -60,9 +60,7 @@ class LeastGradient:
             for i, row in enumerate(rows)
         ]
 
-    def _values(
-        self, state: ClusterState, job: Job, rows: Ints, model: int
-    ) -> tuple[Ints, Ints]:
+    def _values(self, state: ClusterState, job: Job, rows: Ints, model: int) -> tuple[Ints, Ints]:
         """Value of each row, and for shares the GPU that gives it."""
         gpus, rest = state.gpus[rows], state.rest[rows]
         before = self._fragments.by_node(gpus, rest, rows)

@@ -94,6 +94,7 @@ def shares(total: int, weights: Sequence[int], least: Sequence[int]) -> list[int
         counts[int(np.argmax(counts))] -= 1
     whole = max(1, sum(weights))
     while sum(counts) < total:
-        behind = [weight * total / whole - have for weight, have in zip(weights, counts, strict=True)]
+        due = [weight * total / whole for weight in weights]
+        behind = [part - have for part, have in zip(due, counts, strict=True)]
         counts[int(np.argmax(behind))] += 1
     return counts

@@ -54,9 +54,9 @@ class Solver:
         """The moment as the solver sees it."""
         base = view.snapshot
         nodes = tuple(
-            node if view.state.up[row] == (not node.down) else node.model_copy(
-                update={"down": not view.state.up[row]}
-            )
+            node
+            if view.state.up[row] == (not node.down)
+            else node.model_copy(update={"down": not view.state.up[row]})
             for row, node in enumerate(base.nodes)
         )
         queues = tuple(

@@ -109,8 +109,8 @@ def _deserved(view: View) -> dict[str, Fraction]:
         demand[run.job.queue] += run.asks_milli
     caps = []
     for queue in leaves:
-        limit = queue.limit.quota.total_milli()
-        caps.append(Fraction(demand[queue.name] if limit is None else min(limit, demand[queue.name])))
+        limit, wanted = queue.limit.quota.total_milli(), demand[queue.name]
+        caps.append(Fraction(wanted if limit is None else min(limit, wanted)))
     total = Fraction(view.state.healthy * 1_000)
     sure = [
         min(Fraction(queue.guarantee.total_milli() or 0), cap)
