@@ -24,8 +24,8 @@ SPECS = (
     "fifo+no-mig",
 )
 OVER = {State.DONE, State.LOST, State.REJECTED}
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-failures = st.none() | st.just(FailureModel(mtbf_hours=0.03, repair_hours=0.01))
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+failures = st.none() | st.just(FailureModel(mtbf_hours=0.5, repair_hours=0.02))
 
 
 def holds(engine: Engine) -> None:

@@ -29,6 +29,8 @@ from trencadis.whatif.runs import JobRun, State, new_run, rate_of
 from trencadis.whatif.shapes import shapes_of
 from trencadis.whatif.watch import Fragments, GpuTime, Guarantees
 
+FRUITLESS_ROUNDS = 100
+"""Rounds in a row with nothing at work and nothing to come, after which a replay is stalled."""
 BUSY = (State.RUNNING, State.DRAINING, State.HELD, State.HOLDING)
 
 
@@ -108,6 +110,7 @@ class Engine:
         self.unfinished = 0
         self._to_come = 0
         self._up = self.state.up.copy()
+        self._fruitless = 0
         self.stalled = False
         """Jobs wait, and nothing that could ever start them is left to happen."""
 
@@ -125,6 +128,8 @@ class Engine:
                 self.agenda.add(Event(self._round_at, Kind.ROUND, 0))
             if self.last_sample is not None and self.last_sample.at == at and on_sample:
                 on_sample(self.last_sample)
+        for run in self._in(State.HOLDING):
+            self._give_back(run)
 
     def _foresee(self) -> None:
         empty = ClusterState(self.snapshot)
@@ -200,10 +205,7 @@ class Engine:
             wake = max(decision.wake, self._next_round)
             self._round_at = wake
             self.agenda.add(Event(wake, Kind.ROUND, 0))
-        busy = any(self._by_state[state] for state in BUSY)
-        self.stalled = not (
-            busy or self._to_come or decision.wake is not None or self._changed
-        ) and bool((self.state.up == self._up).all())
+        self.stalled = self._is_stalled(decision)
         self.guarantees.look(self.now, self.state, self.books, self._active())
         self.last_sample = Sample(
             at=self.now,
@@ -215,6 +217,19 @@ class Engine:
             capacity_milli=self.state.healthy * 1_000,
         )
         self.samples.append(self.last_sample)
+
+    def _is_stalled(self, decision: Decision) -> bool:
+        """Whether no later round can do more than this one did."""
+        at_work = any(self._by_state[s] for s in (State.RUNNING, State.DRAINING, State.HELD))
+        if at_work or self._to_come:
+            self._fruitless = 0
+            return False
+        # Tasks that wait for their gangs come and go; two gangs may do so for ever.
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS_ROUNDS:
+            return True
+        waits = decision.wake is not None or self._changed or self._by_state[State.HOLDING]
+        return not waits and bool((self.state.up == self._up).all())
 
     def view(self) -> View:
         """What the policy sees now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -74,11 +75,14 @@ class NoGang:
                 seen.append(part)
         decision = self._policy.decide(replace(view, pending=seen))
         released = tuple(run.name for run in late)
+        starts = _gathered(view, decision, tasks)
         deadlines = [run.began + HOLD_SECONDS for run in missing]
+        if any(action.job in {run.name for run in tasks.values()} for action in starts):
+            deadlines.append(view.now + HOLD_SECONDS)
         return replace(
             decision,
             preempts=_without_tasks(decision, tasks),
-            starts=_gathered(view, decision, tasks),
+            starts=starts,
             releases=released,
             wake=min(deadlines, default=None) if not released else view.now + 1,
         )
@@ -121,8 +125,11 @@ def _gathered(view: View, decision: Decision, tasks: dict[str, JobRun]) -> tuple
             continue
         before = starts.get(run.name, StartAction(run.name, ()))
         together = (*before.allocation, *action.allocation)
-        model = model_of(view.state, (*run.allocation, *together)[:1])
-        if model_of(view.state, action.allocation) == model:
+        everywhere = (*run.allocation, *together)
+        model = model_of(view.state, everywhere[:1])
+        most = run.job.max_tasks_per_node or run.job.tasks
+        crowded = max(Counter(task.node for task in everywhere).values()) > most
+        if model_of(view.state, action.allocation) == model and not crowded:
             starts[run.name] = StartAction(run.name, together)
     return tuple(starts.values())
 
