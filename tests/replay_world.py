@@ -66,8 +66,8 @@ def first_starts(engine: Engine) -> dict[str, int]:
     return {r.name: r.first_start - ZERO for r in engine.runs if r.first_start is not None}
 
 
-NOT_ITS_BUSINESS = {"work-conserving", "claims", "pending", "proof", "gang", "stages", "metrics"}
-"""Rules about how good a plan is and what it says of itself; and elastic jobs may start larger."""
+NOT_ITS_BUSINESS = {"work-conserving", "objective", "bounds", "claims"}
+"""Rules about how good a plan is, and what it says of itself."""
 
 
 class Verified:
@@ -83,12 +83,19 @@ class Verified:
         now = [action for action in decision.starts if not action.waits_for]
         if now and not (decision.preempts or decision.resizes or view.holding):
             moment = self._eye.snapshot(view)
+            # An elastic job may start with more tasks than its minimum; plans don't do that yet.
+            sizes = {action.job: len(action.allocation) for action in now}
+            jobs = (
+                job.model_copy(update={"min_tasks": sizes[job.name]}) if job.name in sizes else job
+                for job in moment.jobs
+            )
+            moment = moment.model_copy(update={"jobs": tuple(jobs)})
             starts = [start(a.job, *a.allocation, at=moment.now) for a in now]
             plan = plan_of(moment, *starts)
             broken = [
                 violation
                 for violation in verify(moment, plan).violations
-                if not any(word in violation.rule for word in NOT_ITS_BUSINESS)
+                if violation.rule not in NOT_ITS_BUSINESS
             ]
             assert not broken, broken
         return decision

@@ -89,7 +89,8 @@ class Placer:
 
     def open_to(self, state: ClusterState, job: Job, now: int) -> Bools:
         """Nodes on which a task of the job may start now, were there room."""
-        usable: Bools = state.up & state.open & self._admitted[whole_name(job.name)] & (state.closed == 0)
+        admitted = self._admitted[whole_name(job.name)]
+        usable: Bools = state.up & state.open & admitted & (state.closed == 0)
         if job.exclusive:
             usable &= state.tasks == 0
         if self._free_until is not None:
