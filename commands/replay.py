@@ -64,9 +64,6 @@ ScaleOption = Annotated[
 OfferedOption = Annotated[
     float | None, typer.Option("--load", help="Arrivals such that they ask for this part, as 0.9.")
 ]
-WindowOption = Annotated[
-    str | None, typer.Option(metavar="FROM..TO", help="Only what arrives then, as 0d..7d.")
-]
 
 
 def replay(

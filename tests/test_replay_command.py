@@ -156,7 +156,7 @@ def test_a_guarantee_that_idle_gpus_could_have_kept() -> None:
     ).measures
     short = m.shortfall_gpu_hours["red"]
     assert short["total"] == pytest.approx(2 * 1_010 / 3_600)
-    # The grace is 99 s and a round of one second; the head, above blue's guarantee, could be reclaimed.
+    # The grace is 99 s and a round of one second. The head is above blue's guarantee of nothing.
     assert short["beyond_grace"] == pytest.approx(2 * 910 / 3_600)
     assert short["unavoidable"] == 0
     kept = measured(

@@ -27,7 +27,8 @@ def test_easy_backfills_who_ends_before_the_head_starts() -> None:
         entry("d", 20, 90, 1),
         entry("c", 30, 60, 1),
     )
-    assert first_starts(played(jobs, cluster(), "backfill")) == {"a": 0, "b": 100, "c": 30, "d": 150}
+    starts = first_starts(played(jobs, cluster(), "backfill"))
+    assert starts == {"a": 0, "b": 100, "c": 30, "d": 150}
 
 
 def test_easy_lets_a_long_job_use_what_the_head_leaves_over() -> None:
@@ -272,7 +273,7 @@ def test_rounds_are_apart_and_only_after_a_change() -> None:
 
 
 def test_a_gang_is_slowed_by_its_fabric_and_a_model_by_its_speed() -> None:
-    """Two nodes under a leaf cost 3 %: 97 s of work take 100. Half the speed takes twice as long."""
+    """Two nodes under a leaf cost 3 %: 97 s of work take 100. Half the speed doubles it."""
     far = trace(entry("g", 0, 97, 4, 2))
     assert played(far, cluster(2)).by_name["g"].end == ZERO + 100
     slow = cluster(gpu_speed_milli={"H100": 500})
