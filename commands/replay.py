@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trencadis.models.trace import Trace
     from trencadis.whatif.replay import Replayed
 
-app = typer.Typer()
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -65,12 +64,8 @@ ScaleOption = Annotated[
 OfferedOption = Annotated[
     float | None, typer.Option("--load", help="Arrivals such that they ask for this part, as 0.9.")
 ]
-WindowOption = Annotated[
-    str | None, typer.Option(metavar="FROM..TO", help="Only what arrives then, as 0d..7d.")
-]
 
 
-@app.command()
 def replay(
     context: typer.Context,
     trace: TraceFile,

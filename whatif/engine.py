@@ -49,11 +49,7 @@ class Engine(World):
         self.fragments = Fragments(trace, self.state)
         leaves = {queue.parent for queue in snapshot.queues}
         self.guarantees = Guarantees(
-            tuple(
-                queue
-                for queue in snapshot.queues
-                if queue.name not in leaves and queue.guarantee.total_milli()
-            ),
+            tuple(queue for queue in snapshot.queues if queue.name not in leaves),
             grace=snapshot.policy.preemption.grace_seconds + options.round_seconds,
         )
         self.samples: list[Sample] = []

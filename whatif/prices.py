@@ -1,4 +1,4 @@
-"""What kinds of node there are to rent, with which fabric, on which terms, at which price."""
+"""What kinds of node there are to rent, with which fabric, at which price."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trencadis.models.base import ByName, Count, Milli, Name, Positive, Record
+from trencadis.models.base import ByName, Count, Name, Positive, Record
 from trencadis.models.load import parse
-
-HOURS_PER_MONTH = 730
-"""365 days of 24 hours, by twelve."""
 
 
 class Sku(Record):
@@ -24,8 +21,6 @@ class Sku(Record):
     cpu_milli: Count = 0
     memory_mib: Count = 0
     nvlink: Literal["nvswitch", "none"] = "nvswitch"
-    mig: bool = False
-    """Whether its GPUs can be cut into MIG instances."""
     price_per_hour_milli: Count | None = None
     """On demand, thousandths of the currency, without fabric; none where unknown."""
     source: str = ""
@@ -44,20 +39,6 @@ class FabricKind(Record):
     price_per_node_hour_milli: Count = 0
 
 
-class Terms(Record):
-    """How long one commits, and what that saves."""
-
-    name: Name
-    months: Count
-    """0: by the hour."""
-    discount_milli: Milli = 0
-    """Off the price on demand, thousandths."""
-    penalty_milli: Milli = 1_000
-    """Of what is still due, when the contract is ended early."""
-    preemptible: bool = False
-    """The provider may take the nodes back: for work that can be preempted."""
-
-
 class PriceList(Record):
     """Prices of one day. Prices change: give a file of your own."""
 
@@ -66,13 +47,12 @@ class PriceList(Record):
     note: str = ""
     skus: tuple[Sku, ...] = ()
     fabrics: tuple[FabricKind, ...] = ()
-    terms: tuple[Terms, ...] = (Terms(name="hour", months=0),)
     gpu_hour_milli: ByName[Count] = Field(default_factory=dict)
     """By GPU model, for clusters that are given as snapshots."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> PriceList:
-        for kind, entries in (("SKU", self.skus), ("fabric", self.fabrics), ("term", self.terms)):
+        for kind, entries in (("SKU", self.skus), ("fabric", self.fabrics)):
             names = [entry.name for entry in entries]
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

@@ -49,11 +49,3 @@ def _run(index: int, task: Callable[[], T]) -> Outcome[T]:
         return Outcome(index, task())
     except Exception as error:  # whatever it is, the others go on
         return Outcome(index, None, error)
-
-
-def shard(tasks: Sequence[T], text: str) -> list[tuple[int, T]]:
-    """Part k of n of the tasks, with their numbers, for `k/n`. ValueError for other texts."""
-    first, slash, second = text.partition("/")
-    if not (slash and first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
-        raise ValueError(f"{text!r} is no shard: give k/n, as 2/8")
-    return [(i, task) for i, task in enumerate(tasks) if i % int(second) == int(first) - 1]

@@ -140,7 +140,8 @@ class Guarantees:
 
     def look(self, now: int, state: ClusterState, books: Books, active: Iterable[JobRun]) -> None:
         """Notes which queues are short."""
-        if not self.queues:
+        promised = [queue for queue in self.queues if queue.guarantee.total_milli()]
+        if not promised:
             return
         jobs: dict[str, list[JobRun]] = {queue.name: [] for queue in self.queues}
         for run in active:
@@ -159,7 +160,7 @@ class Guarantees:
             for queue in self.queues
         }
         idle = state.idle_milli()
-        for queue in self.queues:
+        for queue in promised:
             guarantee = queue.guarantee.total_milli() or 0
             entry = self.short.setdefault(queue.name, Shortfall())
             missing = 0
