@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--load", type=float, default=0.7, metavar="L", help="part of GPUs in use")
     parser.add_argument("--mig", type=float, default=0.0, metavar="P", help="part of nodes in MIG")
-    parser.add_argument("--share", type=float, default=0.0, metavar="P", help="part of nodes shared")
+    parser.add_argument("--share", type=float, default=0.0, metavar="P", help="part shared")
     parser.add_argument("--mode", choices=("strict", "weighted"), default="strict")
     parser.add_argument("--preempt-budget", type=int, metavar="N", help="jobs; none where absent")
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")

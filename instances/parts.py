@@ -1,10 +1,11 @@
-"""Nodes of a synthetic cluster whose GPUs are in parts, and the jobs that run and wait for these."""
+"""Nodes of a synthetic cluster whose GPUs are in parts, and the jobs that want parts."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from trencadis.instances.mix import GIB, Wheel
 from trencadis.models import Job, MigGpu, MigInstance, Node, Request, Share, TaskAllocation
@@ -155,7 +156,7 @@ class Parts:
                 layout.append(MigInstance(profile=profile.name, start=start))
         return tuple(sorted(layout, key=lambda instance: instance.start))
 
-    def _beside(self) -> dict[str, int]:
+    def _beside(self) -> dict[str, Any]:
         """CPUs and memory of a task on a part of a GPU."""
         cpus = self.rng.choice(CPUS_PER_PART)
         return {"cpu_milli": cpus * 1_000, "memory_mib": cpus * 4 * GIB}
