@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LISTED = set(PROJECT["tool"]["setuptools"]["packages"])
 ROOMS = ("adapters", "commands", "instances", "models", "solver", "views", "whatif")
-"""Folders of the root that are part of the package; whatif comes later."""
+"""Folders of the root that are part of the package."""
 
 
 def folders() -> dict[str, Path]:
