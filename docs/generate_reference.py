@@ -20,6 +20,7 @@ from trencadis.models import Delta, Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
 from trencadis.models.explanation import Report
 from trencadis.models.health import Health
+from trencadis.whatif.prices import PriceList
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
 ROOTS: tuple[tuple[type[Record], str], ...] = (
@@ -29,6 +30,7 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Health, "what `doctor` writes"),
     (Delta, "what `Session.update` takes"),
     (SlurmConfig, "the configuration of `trencadis slurm`"),
+    (PriceList, "the price list of `replay --prices`"),
 )
 INTRODUCTION = """\
 # Schema reference
