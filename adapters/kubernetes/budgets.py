@@ -1,4 +1,4 @@
-"""Decides whether PodDisruptionBudgets let the pods of a job go, all at once as a preemption does."""
+"""Decides whether PodDisruptionBudgets let the pods of a job go, all of them at once."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def _gang_of(
         workload = groups.workloads[number]
         by_queue = bool(workload.queue or workload.cluster_queue)
         if not workload.alone and (by_queue or context.options.gangs == "owner"):
-            return ("workload", task.namespace, workload.name), gang_of(workload, groups, context)
+            key = ("workload", task.namespace, workload.name)
+            return key, gang_of(workload, groups.kueue, context)
     pod_group = task.labels.get(POD_GROUP, "")
     if pod_group:
         gang = _plain(task, pod_group)

@@ -106,6 +106,10 @@ def _gpus(read: _Read, report: Report) -> list[Gpu]:
     """The GPUs by index; those that no document describes count as broken."""
     if read.query is not None:
         gpus = list(read.query.gpus)
+        if read.query.attached != len(gpus):
+            report.warn(
+                "node", f"{read.query.attached} GPUs are attached; the query has {len(gpus)}"
+            )
         if read.matrix is not None and read.matrix.gpus != len(gpus):
             report.fault("node", f"the query has {len(gpus)} GPUs, the matrix {read.matrix.gpus}")
         beyond = [gpu for gpu in read.lists.gpus() if gpu >= len(gpus)]

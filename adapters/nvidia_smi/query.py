@@ -44,6 +44,8 @@ class Query:
     """The whole document."""
 
     gpus: tuple[Gpu, ...]
+    attached: int
+    """GPUs that the node says it has."""
     at: datetime | None
 
 
@@ -65,7 +67,9 @@ def read_query(text: str, document: str) -> Query:
         faults.append(Fault(f"{document}:$.gpu", "the document lists no GPU"))
     if faults:
         raise InvalidInputError(faults)
-    return Query(gpus, _time(_text(root, "timestamp")))
+    attached = _text(root, "attached_gpus")
+    number = int(attached) if attached.isdecimal() and len(attached) < 5 else len(gpus)
+    return Query(gpus, number, _time(_text(root, "timestamp")))
 
 
 def _gpu(entry: ElementTree.Element, path: str, faults: list[Fault]) -> Gpu:
