@@ -15,6 +15,7 @@ import typer
 from trencadis.commands import explain as explaining
 from trencadis.commands import imports
 from trencadis.commands import log as log_command
+from trencadis.commands import serve as serving
 from trencadis.commands import slurm as slurm_commands
 from trencadis.views import options as opt
 
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(imports.app, name="import")
 app.add_typer(slurm_commands.app, name="slurm")
 app.command()(log_command.log)
+serving.register(app)
 
 
 @app.callback(invoke_without_command=True)
