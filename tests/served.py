@@ -29,6 +29,13 @@ class Served:
             return self.client.post(path, content=content, **options)
         return self.client.post(path, json=content, **options)
 
+    def until_ready(self) -> None:
+        """Waits for a plan."""
+        ends = time.monotonic() + 60
+        while (answer := self.client.get("/readyz")).status_code != 200:
+            assert time.monotonic() < ends, answer.text
+            time.sleep(0.02)
+
     def workers(self) -> list[int]:
         """Process IDs."""
         return [w.pid for w in self.app.state.pool._all if w.pid is not None]

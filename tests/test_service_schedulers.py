@@ -297,11 +297,7 @@ def session() -> Doc:
 def volcano() -> Iterator[Served]:
     with serving(CONFIG) as served:
         assert served.post("/volcano/onSessionOpen", session()).status_code == 200
-        for _ in range(600):
-            if served.client.get("/readyz").status_code == 200:
-                break
-        else:
-            pytest.fail("no plan came of the session")
+        served.until_ready()
         yield served
 
 

@@ -40,6 +40,7 @@ class Pool:
         self._size, self._most_waiting = workers, waiting
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._all: set[_Worker] = set()
+        self._dying: set[_Worker] = set()
         self._waiting = 0
         self.killed = 0
         """Workers killed or found dead so far."""
@@ -51,9 +52,10 @@ class Pool:
 
     async def close(self) -> None:
         """Kills all."""
-        for worker in list(self._all):
+        for worker in [*self._all, *self._dying]:
             await worker.kill()
         self._all.clear()
+        self._dying.clear()
 
     @property
     def busy(self) -> int:
@@ -102,7 +104,8 @@ class Pool:
             raise _Died from None
         finally:
             if not sound:
-                # Not awaited by a caller who may be gone: another takes the place in any case.
+                # Not awaited, as the caller may be gone: another takes the place in any case.
+                self._dying = {entry for entry in self._dying if not entry.dead} | {worker}
                 self._all.discard(worker)
                 worker.kill_now()
                 self.killed += 1
@@ -124,6 +127,7 @@ class Pool:
 
 class _Worker:
     def __init__(self) -> None:
+        self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -135,13 +139,17 @@ class _Worker:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "trencadis.adapters.service.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+        # Shielded: a process half made when the caller leaves would be nobody's.
+        self._starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "trencadis.adapters.service.worker",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
         )
+        self._process = await asyncio.shield(self._starting)
 
     async def ask(self, header: Header, body: bytes) -> Done:
         if self._process is None:
@@ -159,6 +167,8 @@ class _Worker:
                 self._process.kill()
 
     async def kill(self) -> None:
+        if self._starting is not None and self._process is None:
+            self._process = await self._starting
         self.kill_now()
         if self._process is not None:
             await self._process.wait()
