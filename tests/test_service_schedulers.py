@@ -277,8 +277,9 @@ def session() -> Doc:
         }
 
     def job_info(name: str, minimum: int, *tasks: Doc) -> Doc:
-        return {"UID": f"ml/{name}", "Name": name, "Namespace": "ml", "Queue": "q1", "MinAvailable": minimum,
-                "Tasks": {entry["UID"]: entry for entry in tasks}, "Preemptable": True}  # fmt: skip
+        names = {"UID": f"ml/{name}", "Name": name, "Namespace": "ml", "Queue": "q1"}
+        inside = {"MinAvailable": minimum, "Tasks": {entry["UID"]: entry for entry in tasks}}
+        return names | inside
 
     jobs = [
         job_info("g", 2, task("w0", "g"), task("w1", "g")),

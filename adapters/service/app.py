@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Request
@@ -40,6 +41,9 @@ def create_app(config: Config) -> FastAPI:
     async def life(_: FastAPI) -> AsyncIterator[None]:
         await pool.start()
         state.start()
+        # The modules stay; walking through their objects takes longer than many an answer.
+        gc.collect()
+        gc.freeze()
         try:
             yield
         finally:
@@ -58,8 +62,10 @@ def create_app(config: Config) -> FastAPI:
     app.state.service = state
     app.state.pool = pool
     app.include_router(api.router(config, state, pool))
-    app.include_router(scheduler.router(state, metrics, binder, config.limits.depth))
-    app.include_router(volcano.router(state, metrics, config.limits.depth))
+    depth = config.limits.depth
+    extender = scheduler.Extender(state, metrics, depth)
+    app.include_router(scheduler.router(state, extender, binder, depth))
+    app.include_router(volcano.router(state, metrics, depth))
 
     @app.get("/healthz", tags=["health"], responses=responses("Object"))
     async def healthz() -> Response:
@@ -103,5 +109,6 @@ def create_app(config: Config) -> FastAPI:
             made.headers[key] = value
         return made
 
-    app.add_middleware(Guard, config=config, metrics=metrics)
+    direct = {"/scheduler/filter": extender.filter, "/scheduler/prioritize": extender.prioritize}
+    app.add_middleware(Guard, config=config, metrics=metrics, direct=direct)
     return app

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
+
+import orjson
+from starlette.responses import Response
 
 from trencadis.adapters.service.config import Config
 from trencadis.adapters.service.metrics import Metrics
@@ -18,6 +20,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Direct = Callable[[bytes], Response]
+"""From a body to its answer, without waiting for anything. Raises Failure."""
 
 OPEN = ("/healthz", "/readyz")
 """Answered to anyone: a kubelet's probes bring no token."""
@@ -29,8 +33,12 @@ log = logging.getLogger("trencadis.service")
 class Guard:
     """Middleware."""
 
-    def __init__(self, inner: Application, config: Config, metrics: Metrics) -> None:
+    def __init__(
+        self, inner: Application, config: Config, metrics: Metrics, direct: Mapping[str, Direct]
+    ) -> None:
+        """`direct`: what is answered without the framework, as it is asked for each pod."""
         self._inner, self._config, self._metrics = inner, config, metrics
+        self._direct = direct
         self._open = 0
         self._observe: dict[str, Any] = {}
         self._count: dict[tuple[str, int], Any] = {}
@@ -67,6 +75,10 @@ class Guard:
         if failure is not None:
             await failure_response(path, failure)(scope, receive, send)
             return
+        direct = self._direct.get(path)
+        if direct is not None and scope["method"] == "POST":
+            await self._directly(direct, scope, receive, send)
+            return
         body: bytes | None = scope["body"]
 
         async def replay() -> Message:
@@ -79,10 +91,18 @@ class Guard:
         try:
             await self._inner(scope, replay, send)
         except Exception as error:
-            log.exception("%s %s", scope["method"], path)
-            detail = f"internal error: {type(error).__name__}; the log has more"
-            failure = Failure(503, detail, retry_after=60)
-            await failure_response(path, failure)(scope, receive, send)
+            await failure_response(path, internal(error, scope))(scope, receive, send)
+
+    async def _directly(self, direct: Direct, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        scope["direct"] = path
+        try:
+            response = direct(scope["body"])
+        except Failure as error:
+            response = failure_response(path, error)
+        except Exception as error:
+            response = failure_response(path, internal(error, scope))
+        await response(scope, receive, send)
 
     def _refused(self, scope: Scope, path: str) -> Failure | None:
         limits = self._config.limits
@@ -138,8 +158,7 @@ class Guard:
             raise Failure(408, "the body came too slowly") from None
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = scope.get("route")
-        path = getattr(route, "path", "other")
+        path = scope.get("direct") or getattr(scope.get("route"), "path", "other")
         observe = self._observe.get(path)
         if observe is None:
             observe = self._observe[path] = self._metrics.latency.labels(path)
@@ -150,12 +169,17 @@ class Guard:
         count.inc()
 
 
+def internal(error: Exception, scope: Scope) -> Failure:
+    """What is told of a fault of ours; the log gets the rest."""
+    log.error("%s %s", scope["method"], scope["path"], exc_info=error)
+    detail = f"internal error: {type(error).__name__}; the log has more"
+    return Failure(503, detail, retry_after=60)
+
+
 def parse(body: bytes, depth: int) -> Any:
     """The JSON value. Raises Failure where it is none, or nested too deeply."""
     try:
-        value = json.loads(body)
-    except RecursionError:
-        raise Failure(400, "nested too deeply") from None
+        value = orjson.loads(body)
     except ValueError as error:
         raise Failure(400, f"not JSON: {error}") from None
     # So few brackets can't nest more deeply; counting is much cheaper than walking.

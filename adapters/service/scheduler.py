@@ -170,30 +170,46 @@ def _offered(value: Mapping[str, Any]) -> dict[str, tuple[list[tuple[str, str]],
     return found
 
 
-def router(state: State, metrics: Metrics, binder: Binder, depth: int) -> APIRouter:
+class Extender:
+    """The verbs that are asked for each pod and answered at once, from body to answer."""
+
+    def __init__(self, state: State, metrics: Metrics, depth: int) -> None:
+        self._state, self._depth = state, depth
+        self.counters = {
+            (verb, word): metrics.answers.labels(verb, word.value)
+            for verb in ("filter", "prioritize", "preempt", "bind")
+            for word in Word
+        }
+
+    def filter(self, given: bytes) -> Response:
+        """Which of the nodes may take the pod."""
+        question = asked(parse(given, self._depth))
+        said = word_on(question.pod, question.uid, question.name, self._state)
+        self.counters["filter", said.word].inc()
+        return answer(filtered(question, said))
+
+    def prioritize(self, given: bytes) -> Response:
+        """Scores by node."""
+        question = asked(parse(given, self._depth))
+        said = word_on(question.pod, question.uid, question.name, self._state)
+        self.counters["prioritize", said.word].inc()
+        return answer(prioritized(question, said))
+
+
+def router(state: State, extender: Extender, binder: Binder, depth: int) -> APIRouter:
     """The routes below /scheduler."""
     made = APIRouter(prefix="/scheduler", tags=["kube-scheduler extender"])
-    counters = {
-        (verb, word): metrics.answers.labels(verb, word.value)
-        for verb in ("filter", "prioritize", "preempt", "bind")
-        for word in Word
-    }
+    counters = extender.counters
 
     @made.post("/filter", **body("ExtenderArgs", "ExtenderFilterResult"))
     async def filter_(request: Request) -> Response:
         """Which of the nodes may take the pod: the one that the plan names."""
-        question = asked(parse(request.scope["body"], depth))
-        said = word_on(question.pod, question.uid, question.name, state)
-        counters["filter", said.word].inc()
-        return answer(filtered(question, said))
+        return extender.filter(request.scope["body"])
 
     @made.post("/prioritize", **body("ExtenderArgs", "HostPriorityList"))
     async def prioritize(request: Request) -> Response:
         """Scores from 0 to 10: 10 for the node that the plan names."""
-        question = asked(parse(request.scope["body"], depth))
-        said = word_on(question.pod, question.uid, question.name, state)
-        counters["prioritize", said.word].inc()
-        return answer(prioritized(question, said))
+        return extender.prioritize(request.scope["body"])
 
     @made.post("/preempt", **body("ExtenderPreemptionArgs", "ExtenderPreemptionResult"))
     async def preempt(request: Request) -> Response:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import orjson
 from starlette.responses import Response
 
 JSON = "application/json"
@@ -29,8 +29,7 @@ class Failure(Exception):  # noqa: N818 - it is an answer, not a fault of the pr
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """JSON."""
-    body = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return Response(body, status, headers, JSON)
+    return Response(orjson.dumps(content), status, headers, JSON)
 
 
 # What Volcano reads where a verb failed: it takes no part. Anything but 200 ends its session early.
@@ -41,6 +40,7 @@ _VOLCANO: dict[str, Any] = {
     "reclaimable": lambda _: {"status": 0, "victims": []},
     "queueOverused": lambda _: {"overused": False},
     "jobEnqueueable": lambda _: {"status": 0},
+    "jobEnqueued": lambda text: {"errorMessage": text},
     "jobReady": lambda _: {"status": True},
     "allocateFunc": lambda text: {"errorMessage": text},
     "deallocateFunc": lambda text: {"errorMessage": text},

@@ -55,7 +55,6 @@ class Planned:
     """A plan with the state that it is for."""
 
     state: Pushed
-    plan: Plan
     text: bytes
     index: Index
 
@@ -179,7 +178,8 @@ class State:
             self.planned.state.header.get("fingerprint") == state.header.get("fingerprint")
         ):
             # The same state again: its plan stands, and is fresh again.
-            self.planned = Planned(state, self.planned.plan, self.planned.text, self.planned.index)
+            self.planned = Planned(state, self.planned.text, self.planned.index)
+            _forget(state)
             return
         config = self._config
         started = self._clock()
@@ -187,7 +187,7 @@ class State:
         seconds = config.round_seconds * 1.5 + config.limits.grace_seconds
         done = sound(await self._pool.run(header, state.snapshot, seconds, patient=True))
         plan = load_plan(done.body)
-        self.planned = Planned(state, plan, done.body, _index(plan, state))
+        self.planned = Planned(state, done.body, _index(plan, state))
         self._metrics.round_done(plan, self._clock() - started)
 
 
@@ -196,7 +196,7 @@ def _index(plan: Plan, state: Pushed) -> Index:
     rows = header.get("pods")
     gangs = header.get("gangs")
     running = header.get("running")
-    return make_index(
+    made = make_index(
         plan,
         datetime.fromisoformat(str(header.get("now"))),
         {
@@ -206,3 +206,11 @@ def _index(plan: Plan, state: Pushed) -> Index:
         gangs if isinstance(gangs, dict) else {},
         running if isinstance(running, list) else (),
     )
+    _forget(state)
+    return made
+
+
+def _forget(state: Pushed) -> None:
+    """Drops what only the index needs: it is as large as the cluster."""
+    for key in ("pods", "gangs", "running"):
+        state.header.pop(key, None)
