@@ -16,6 +16,7 @@ from trencadis.commands import explain as explaining
 from trencadis.commands import imports
 from trencadis.commands import log as log_command
 from trencadis.commands import replay as replay_command
+from trencadis.commands import serve as serving
 from trencadis.commands import slurm as slurm_commands
 from trencadis.views import options as opt
 
@@ -32,6 +33,7 @@ app.add_typer(imports.app, name="import")
 app.add_typer(slurm_commands.app, name="slurm")
 app.command()(log_command.log)
 app.command()(replay_command.replay)
+serving.register(app)
 
 
 @app.callback(invoke_without_command=True)

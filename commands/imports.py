@@ -9,11 +9,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from trencadis.commands import import_cluster
 from trencadis.views import options as opt
 
 app = typer.Typer(
     help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
 )
+import_cluster.register(app)
 
 
 @app.command("openb")

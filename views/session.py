@@ -47,10 +47,20 @@ class Session:
 
     def text(self, source: str) -> str:
         """A document that somebody else reads. Raises InvalidInputError where it isn't text."""
+        data = self.data(source)
+        with io.source_named(source):
+            return decode(data)
+
+    def data(self, source: str) -> bytes:
+        """The bytes of a document that somebody else reads."""
         if source == io.STANDARD and source in self._texts:
             raise typer.BadParameter("only one file can be stdin")
         with io.source_named(source):
-            return decode(self._read(source))
+            return self._read(source)
+
+    def policy(self, source: str | None) -> Policy | None:
+        """The policy of a file, if one is given."""
+        return None if source is None else self._policy(source)
 
     def _policy(self, source: str) -> Policy:
         with io.source_named(source):
