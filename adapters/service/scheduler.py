@@ -103,12 +103,14 @@ def filtered(question: Asked, said: Said) -> dict[str, Any]:
     Nodes fail by name only where none is left: then the reasons become the pod's events. With a
     thousand nodes they would be most of the answer, of each pod's.
     """
+    kept: list[str] = []
+    failed: dict[str, str] = {}
     if said.word is Word.ASIDE:
-        kept, failed = question.names, {}
+        kept = question.names
     elif said.word is Word.NODE and said.node in question.names:
-        kept, failed = [said.node], {}
+        kept = [said.node]
     else:
-        kept, failed = [], dict.fromkeys(question.names, why_not(said))
+        failed = dict.fromkeys(question.names, why_not(said))
     result: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": kept,
