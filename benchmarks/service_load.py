@@ -165,6 +165,13 @@ async def load(port: int, rate: int, seconds: float, made: list[bytes]) -> tuple
     return latencies, wrong
 
 
+def cpu_seconds(pid: int) -> float:
+    """What a process has used, without its children."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def free_port() -> int:
     """A port that is free now."""
     with socket.socket() as listener:
@@ -206,8 +213,10 @@ def measure(rate: int, seconds: float, nodes: int) -> dict[str, Any]:
         solving.stdin.write(snapshot)
         solving.stdin.close()
         made = requests(nodes, port)
+        before = cpu_seconds(service.pid)
         gc.freeze()
         latencies, wrong = asyncio.run(load(port, rate, seconds, made))
+        busy = cpu_seconds(service.pid) - before
         latencies.sort()
         assert solving.stdout is not None
         solved = solving.stdout.read().decode().strip()
@@ -221,6 +230,7 @@ def measure(rate: int, seconds: float, nodes: int) -> dict[str, Any]:
             "p99_ms": round(1_000 * latencies[int(len(latencies) * 0.99)], 2),
             "p999_ms": round(1_000 * latencies[int(len(latencies) * 0.999)], 2),
             "max_ms": round(1_000 * latencies[-1], 2),
+            "server_cpu_ms_per_request": round(1_000 * busy / len(latencies), 3),
             "solve_meanwhile": solved,
             "cores": os.cpu_count(),
         }

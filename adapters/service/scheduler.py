@@ -98,14 +98,19 @@ def why_not(said: Said) -> str:
 
 
 def filtered(question: Asked, said: Said) -> dict[str, Any]:
-    """ExtenderFilterResult."""
+    """ExtenderFilterResult.
+
+    Nodes fail by name only where none is left: then the reasons become the pod's events. With a
+    thousand nodes they would be most of the answer, of each pod's.
+    """
+    kept: list[str] = []
+    failed: dict[str, str] = {}
     if said.word is Word.ASIDE:
-        kept, failed = question.names, {}
+        kept = question.names
+    elif said.word is Word.NODE and said.node in question.names:
+        kept = [said.node]
     else:
-        reason = why_not(said)
-        node = said.node if said.word is Word.NODE else None
-        kept = [node] if node in question.names else []
-        failed = {name: reason for name in question.names if name != node}
+        failed = dict.fromkeys(question.names, why_not(said))
     result: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": kept,
@@ -122,10 +127,10 @@ def filtered(question: Asked, said: Said) -> dict[str, Any]:
 
 
 def prioritized(question: Asked, said: Said) -> list[dict[str, Any]]:
-    """HostPriorityList."""
-    return [
-        {"Host": name, "Score": MAX_SCORE if name == said.node else 0} for name in question.names
-    ]
+    """HostPriorityList: the node that the plan names; one that isn't listed scores 0."""
+    if said.node not in question.names:
+        return []
+    return [{"Host": said.node, "Score": MAX_SCORE}]
 
 
 def preempted(value: Any, state: State) -> tuple[dict[str, Any], Said]:
