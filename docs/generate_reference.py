@@ -32,6 +32,8 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (SlurmConfig, "the configuration of `trencadis slurm`"),
     (PriceList, "the price list of `replay --prices`"),
 )
+INTERNAL = frozenset({"BuiltIn", "Questions"})
+"""Forms of files in the package and of the service, which has a document of its own."""
 INTRODUCTION = """\
 # Schema reference
 
@@ -43,9 +45,9 @@ schema policy`.
 - A *name* has 1 to 253 characters without white space or control characters. An *instant* is RFC
   3339 with an offset, kept in UTC to the second. "Or more" ends at 1,000,000,000.
 - `milli` means thousandths, `mib` MiB (2^20 bytes).
-- This version starts pending jobs, on whole GPUs, MIG slices and shares, and changes MIG layouts of
-  idle slices. What the records say about preemption, moves, resizing, reservations and services is
-  checked and kept; a plan has no such actions yet. Holds do keep their GPUs from others.
+- This version starts pending jobs, on whole GPUs, MIG slices and shares, stops running jobs on whole
+  GPUs, and changes MIG layouts of idle slices. What the records say about moves, resizing,
+  reservations and services is checked and kept; a plan has no such actions yet.
 """
 
 Schema = dict[str, Any]
@@ -72,7 +74,11 @@ def page() -> str:
 
 def records() -> dict[str, type[Record]]:
     """All records of the schema by name."""
-    return {record.__name__: record for record in Record.__subclasses__()}
+    return {
+        record.__name__: record
+        for record in Record.__subclasses__()
+        if record.__name__ not in INTERNAL
+    }
 
 
 def _reached(name: str, schema: Schema, definitions: dict[str, Schema]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trencadis.models import Job, Limits, Snapshot
+from trencadis.models.units import asks_for_mig
 from trencadis.solver.capacity import NodeState, capacity, node_state
 from trencadis.solver.explain.menus import Occupants, occupants
 from trencadis.solver.explain.place import Place, place_of
@@ -95,7 +96,12 @@ class Alone:
     def starts(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
         """Whether the unit (a job, or all waiting jobs of a group) starts if nobody else waits."""
         alone = only(snapshot, unit)
-        if len(unit) > 1 or alone.policy.fragmentation == "weighted":
+        jobs = {job.name: job for job in alone.jobs}
+        parts = any(
+            asks_for_mig(jobs[name].request) or jobs[name].request.share for name in unit
+        )
+        # Groups share limits and room, and pieces of GPUs are found by the round alone.
+        if len(unit) > 1 or parts or alone.policy.fragmentation == "weighted":
             started = {start.job for start in solve(alone, EXACT).starts}
             return started.issuperset(unit)
         job = eligible_jobs(alone).get(unit[0])
