@@ -78,7 +78,7 @@ def generate(
         raise ValueError("nodes, pending: 0 or more; queues: 1 or more; gpus_per_node: 1 to 64")
     if not 0 <= load <= 1:
         raise ValueError(f"load is a fraction of the GPUs, 0 to 1 (got {load})")
-    if not (0 <= mig and 0 <= share and mig + share <= 1):
+    if not (mig >= 0 and share >= 0 and mig + share <= 1):
         raise ValueError("mig and share are fractions of the nodes, together at most 1")
     rng = random.Random(seed)
     per_leaf = nodes_per_leaf or (32 if nodes > 2_000 else 16)

@@ -1,4 +1,4 @@
-"""Nodes of a synthetic cluster whose GPUs are in parts, and the jobs that run and wait for these."""
+"""Nodes of a synthetic cluster with GPUs in parts, and the jobs that run and wait for these."""
 
 from __future__ import annotations
 

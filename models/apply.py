@@ -41,7 +41,9 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     if starts:
         raise PlanMismatchError(f"the plan starts unknown jobs: {', '.join(sorted(starts)[:5])}")
     holds = tuple(hold for hold in snapshot.holds if hold.job not in {s.job for s in plan.starts})
-    nodes = _with_layouts(snapshot.nodes, plan.reconfigures) if plan.reconfigures else snapshot.nodes
+    nodes = snapshot.nodes
+    if plan.reconfigures:
+        nodes = _with_layouts(nodes, plan.reconfigures)
     return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": holds, "nodes": nodes})
 
 

@@ -40,7 +40,7 @@ def cuts_of(snapshot: Snapshot, knife: Cutter, node: Node, occupants: Occupants)
         return Cuts((), (), {})
     found: list[tuple[Cut, int]] = []
     found.extend(_mig(snapshot, knife, node, occupants))
-    found.extend(_shared(node, occupants))
+    found.extend((knife.plain_share(cut), gpu) for cut, gpu in _shared(node, occupants))
     found.sort()
     vague = any(job.request.share is not None and not task.gpus for job, task in occupants)
     return Cuts(
@@ -85,7 +85,7 @@ def _mig(
     return found
 
 
-def _shared(node: Node, occupants: Occupants) -> list[tuple[Cut, int]]:
+def _shared(node: Node, occupants: Occupants) -> list[tuple[ShareCut, int]]:
     healthy = node.healthy_gpus()
     mig = {entry.gpu for entry in node.mig}
     use: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -99,7 +99,7 @@ def _shared(node: Node, occupants: Occupants) -> list[tuple[Cut, int]]:
                 use[gpu][0] += share.gpu_milli
                 use[gpu][1] += share.memory_mib
                 use[gpu][2] += 1
-    found: list[tuple[Cut, int]] = []
+    found: list[tuple[ShareCut, int]] = []
     for gpu, (milli, memory, number) in use.items():
         if gpu in closed or gpu in mig or gpu not in healthy:
             continue

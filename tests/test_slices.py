@@ -69,7 +69,8 @@ def ask(name: str, *profiles: str, **fields: Any) -> Job:
 
 
 def share(name: str, milli: int, memory_mib: int = 0, **fields: Any) -> Job:
-    return b.job(name, request=Request(share=Share(gpu_milli=milli, memory_mib=memory_mib)), **fields)
+    part = Share(gpu_milli=milli, memory_mib=memory_mib)
+    return b.job(name, request=Request(share=part), **fields)
 
 
 def placed(plan: Plan) -> dict[str, list[tuple[str, int, str, int]]]:

@@ -14,6 +14,7 @@ from trencadis.models import (
     Plan,
     Request,
     Share,
+    Snapshot,
     Start,
     TaskAllocation,
 )
@@ -150,11 +151,8 @@ def start(job: str, task: TaskAllocation) -> Start:
     return Start(job=job, at=b.NOW, allocation=(task,))
 
 
-def rules(snapshot: object, *starts: Start, changes: tuple[Reconfigure, ...] = ()) -> set[str]:
+def rules(snapshot: Snapshot, *starts: Start, changes: tuple[Reconfigure, ...] = ()) -> set[str]:
     """Rules that a hand-made plan breaks, claims and proof aside."""
-    from trencadis.models import Snapshot
-
-    assert isinstance(snapshot, Snapshot)
     base = solve(snapshot, Options(workers=1))
     plan = base.model_copy(update={"starts": starts, "reconfigures": changes})
     broken = {violation.rule for violation in verify(snapshot, plan).violations}

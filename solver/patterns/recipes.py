@@ -57,3 +57,11 @@ def recipe(
         found.append((model, pieces, spots[first : first + len(pieces)]))
         first += len(pieces)
     return tuple(found)
+
+
+def moved(steps: Recipe, position: int) -> Recipe:
+    """The recipe of a single GPU, for the GPU at a position of its node."""
+    return tuple(
+        (model, pieces, tuple(spot._replace(position=position) for spot in spots))
+        for model, pieces, spots in steps
+    )
