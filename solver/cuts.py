@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from trencadis.models import Job, MigInstance, Node, Snapshot, TaskAllocation
 from trencadis.models.units import asks_for_mig
-from trencadis.solver.slices import SHARE, UNLIMITED, Blank, Cut, Cutter, ShareCut
+from trencadis.solver.pieces import SHARE, UNLIMITED, Blank, Cut, ShareCut
+from trencadis.solver.slices import Cutter
 
 Occupants = Sequence[tuple[Job, TaskAllocation]]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from trencadis.solver.fragmentation import Profile, reconfiguration
 from trencadis.solver.patterns.recipes import Recipe
+from trencadis.solver.pieces import Blank, Cut, Piece, Spot
 from trencadis.solver.shapes import Need
-from trencadis.solver.slices import Blank, Cut, Cutter, Piece, Spot, steps
+from trencadis.solver.slices import Cutter, steps
 
 
 @dataclass(slots=True)

@@ -22,25 +22,9 @@ from trencadis.solver.pieces import (
     MigCut,
     Piece,
     ShareCut,
-    Spot,
     most_shares,
     share_places,
 )
-
-__all__ = [
-    "MIG",
-    "SHARE",
-    "UNLIMITED",
-    "Blank",
-    "Cut",
-    "Cutter",
-    "MigCut",
-    "Piece",
-    "ShareCut",
-    "Spot",
-    "cutter",
-    "steps",
-]
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +157,8 @@ class Cutter(Measure):
             stands = (start, index) in cut.idle
             if cut.fixed and not stands:
                 continue
-            idle, cost = (), max(cut.cost, self.reconfigure_seconds)
+            idle: tuple[tuple[int, int], ...] = ()
+            cost = max(cut.cost, self.reconfigure_seconds)
             if stands:
                 idle = tuple(entry for entry in cut.idle if entry != (start, index))
                 cost = cut.cost

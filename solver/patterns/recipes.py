@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trencadis.solver.patterns.whole import BinType, Pattern, Slot
-from trencadis.solver.slices import Cut, Cutter, Piece, Spot, steps
+from trencadis.solver.pieces import Cut, Piece, Spot
+from trencadis.solver.slices import Cutter, steps
 
 Recipe = tuple[tuple[str, tuple[Piece, ...], tuple[Spot, ...]], ...]
 """(GPU model, pieces of a need, their spots). Positions are those of the type's cuts; beyond them
