@@ -1,11 +1,10 @@
-"""Nodes of a synthetic cluster whose GPUs are in parts, and the jobs that want parts."""
+"""Nodes of a synthetic cluster with GPUs in parts, and the jobs that run and wait for these."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from trencadis.instances.mix import GIB, Wheel
 from trencadis.models import Job, MigGpu, MigInstance, Node, Request, Share, TaskAllocation
@@ -86,7 +85,7 @@ class Parts:
                         where = TaskAllocation(
                             node=node.name, gpus=(entry.gpu,), mig=(instance,)
                         )
-                        request = Request(mig=(instance.profile,), **self._beside())
+                        request = self._beside(mig=(instance.profile,))
                         jobs.append(self._job(len(jobs), rng.choice(patterns), request, where))
             made[number] = node.model_copy(update={"mig": tuple(layouts)})
         for number in sorted(self.shared):
@@ -102,7 +101,7 @@ class Parts:
                     milli, memory = milli + wanted, memory + gib
                     share = Share(gpu_milli=wanted, memory_mib=gib * GIB)
                     where = TaskAllocation(node=node.name, gpus=(gpu,), share=share)
-                    request = Request(share=share, **self._beside())
+                    request = self._beside(share=share)
                     jobs.append(self._job(len(jobs), rng.choice(patterns), request, where))
         return tuple(made), jobs
 
@@ -116,14 +115,13 @@ class Parts:
                 continue
             tasks = 1
             if chance < self.mig:
-                request = Request(mig=(self._profile().name,), **self._beside())
+                request = self._beside(mig=(self._profile().name,))
                 if self.rng.random() < GANG_FRACTION:
                     tasks = self.rng.choice((2, 4))
             else:
                 milli, gib = self.shares.draw(self.rng)
-                request = Request(
-                    share=Share(gpu_milli=milli, memory_mib=gib * GIB), **self._beside()
-                )
+                share = Share(gpu_milli=milli, memory_mib=gib * GIB)
+                request = self._beside(share=share)
             update = {"request": request, "gpu_models": (), "tasks": tasks, "communicates": False}
             made.append(job.model_copy(update=update))
         return made
@@ -156,10 +154,12 @@ class Parts:
                 layout.append(MigInstance(profile=profile.name, start=start))
         return tuple(sorted(layout, key=lambda instance: instance.start))
 
-    def _beside(self) -> dict[str, Any]:
-        """CPUs and memory of a task on a part of a GPU."""
+    def _beside(self, mig: tuple[str, ...] = (), share: Share | None = None) -> Request:
+        """A part of a GPU with CPUs and memory."""
         cpus = self.rng.choice(CPUS_PER_PART)
-        return {"cpu_milli": cpus * 1_000, "memory_mib": cpus * 4 * GIB}
+        return Request(
+            mig=mig, share=share, cpu_milli=cpus * 1_000, memory_mib=cpus * 4 * GIB
+        )
 
     def _job(self, number: int, like: Job, request: Request, where: TaskAllocation) -> Job:
         elapsed = self.rng.randrange(60, 80_000)

@@ -11,7 +11,7 @@ from trencadis.solver.fragmentation import Profile
 from trencadis.solver.gpus import LinkGraph, can_link, link_graph
 from trencadis.solver.patterns.whole import BinType, Slot
 from trencadis.solver.shapes import Need
-from trencadis.solver.slices import Cutter, most_opened, most_pieces
+from trencadis.solver.slices import Cutter
 
 MAX_SUMS = 4_096
 """Above so many distinct sums of CPU or memory, nodes keep their own figure."""
@@ -109,11 +109,11 @@ class Classifier:
 
     def _useful_beside_pieces(self, state: NodeState) -> tuple[int | None, ...]:
         """Likewise on nodes that take slices or shares, whose sums are too many to list."""
-        pieces = sum(most_pieces(state.cutter, cut) for cut in state.cuts)
+        pieces = sum(state.cutter.most_pieces(cut) for cut in state.cuts)
         for model, indices in state.idle.items():
             blank = state.blanks.get(model)
             if blank is not None:
-                pieces += len(indices) * most_opened(state.cutter, blank)
+                pieces += len(indices) * state.cutter.most_opened(blank)
         useful: list[int | None] = []
         for d, have in enumerate(state.free):
             whole = state.idle_count * max((need.need[d] for need in self.packed), default=0)
@@ -164,17 +164,24 @@ class Classifier:
         )
 
     def slots(
-        self, bin_type: BinType
+        self, bin_type: BinType, *, whole: bool = False
     ) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
-        """The slots of a type, and the slot of each need and located need that fits it."""
+        """The slots of a type, and the slot of each need and located need that fits it.
+
+        `whole`: of whole GPUs only; slices and shares go elsewhere.
+        """
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
         located_slot_of: dict[int, int] = {}
         counts, knife = bin_type.counts(), self.profile.cutter
         for index, need in enumerate(self.needs):
+            if whole and need.pieces:
+                continue
             if index not in self.fillers and _fits(knife, bin_type, counts, need):
                 slot_of[index] = found.setdefault(_slot(bin_type, need, -1), len(found))
         for index, need in enumerate(self.located):
+            if whole and need.pieces:
+                continue
             if index not in self.located_fillers and _fits(knife, bin_type, counts, need):
                 slot = _slot(bin_type, need, index)
                 located_slot_of[index] = found.setdefault(slot, len(found))

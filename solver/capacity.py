@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.units import uses_gpu
 from trencadis.solver.cuts import Cuts, cuts_of, empty_cuts
-from trencadis.solver.slices import Blank, Cut, Cutter, cutter
+from trencadis.solver.pieces import Blank, Cut
+from trencadis.solver.slices import Cutter, cutter
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from trencadis.models import Job, MigInstance, Node, Snapshot, TaskAllocation
 from trencadis.models.units import asks_for_mig
-from trencadis.solver.slices import SHARE, UNLIMITED, Blank, Cut, Cutter, ShareCut
+from trencadis.solver.pieces import SHARE, UNLIMITED, Blank, Cut, ShareCut
+from trencadis.solver.slices import Cutter
 
 Occupants = Sequence[tuple[Job, TaskAllocation]]
 
@@ -40,7 +41,7 @@ def cuts_of(snapshot: Snapshot, knife: Cutter, node: Node, occupants: Occupants)
         return Cuts((), (), {})
     found: list[tuple[Cut, int]] = []
     found.extend(_mig(snapshot, knife, node, occupants))
-    found.extend(_shared(node, occupants))
+    found.extend((knife.plain_share(cut), gpu) for cut, gpu in _shared(node, occupants))
     found.sort()
     vague = any(job.request.share is not None and not task.gpus for job, task in occupants)
     return Cuts(
@@ -85,7 +86,7 @@ def _mig(
     return found
 
 
-def _shared(node: Node, occupants: Occupants) -> list[tuple[Cut, int]]:
+def _shared(node: Node, occupants: Occupants) -> list[tuple[ShareCut, int]]:
     healthy = node.healthy_gpus()
     mig = {entry.gpu for entry in node.mig}
     use: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -99,7 +100,7 @@ def _shared(node: Node, occupants: Occupants) -> list[tuple[Cut, int]]:
                 use[gpu][0] += share.gpu_milli
                 use[gpu][1] += share.memory_mib
                 use[gpu][2] += 1
-    found: list[tuple[Cut, int]] = []
+    found: list[tuple[ShareCut, int]] = []
     for gpu, (milli, memory, number) in use.items():
         if gpu in closed or gpu in mig or gpu not in healthy:
             continue

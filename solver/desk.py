@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from trencadis.solver.fragmentation import Profile, reconfiguration
 from trencadis.solver.patterns.recipes import Recipe
+from trencadis.solver.pieces import Blank, Cut, Piece, Spot
 from trencadis.solver.shapes import Need
-from trencadis.solver.slices import Blank, Cut, Cutter, Piece, Spot, steps
+from trencadis.solver.slices import Cutter, steps
 
 
 @dataclass(slots=True)
@@ -46,7 +47,9 @@ class Desk:
         self._blanks = blanks or {}
         self.places = [Place(cut.model, cut, cut, []) for cut in cuts]
         self.seated: list[_Seated] = []
-        self._recipe: defaultdict[tuple[Piece, ...], list[tuple[Spot, ...]]] = defaultdict(list)
+        self._recipe: defaultdict[
+            tuple[str, tuple[Piece, ...]], list[tuple[Spot, ...]]
+        ] = defaultdict(list)
 
     @property
     def knife(self) -> Cutter:
@@ -115,7 +118,7 @@ class Desk:
                 if spot.position not in opened:
                     opened[spot.position] = self._new_place(model, set(opened.values()))
                 moved.append(spot._replace(position=opened[spot.position]))
-            self._recipe[pieces].append(tuple(moved))
+            self._recipe[(model, pieces)].append(tuple(moved))
 
     def _new_place(self, model: str, reserved: set[int]) -> int:
         for position, place in enumerate(self.places):
@@ -132,8 +135,9 @@ class Desk:
         """
         model = need.model or ""
         spots: tuple[Spot, ...] | None = None
-        while spots is None and self._recipe[need.pieces]:
-            spots = self._recipe[need.pieces].pop(0)
+        planned = self._recipe.get((model, need.pieces), [])
+        while spots is None and planned:
+            spots = planned.pop(0)
             if not self._free(model, need.pieces, spots, idle):
                 spots = None
         if spots is None:

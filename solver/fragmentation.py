@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from trencadis.models import Request, Share, Snapshot
 from trencadis.models.units import uses_gpu
-from trencadis.solver.slices import Blank, Cut, Cutter, MigCut, Piece
+from trencadis.solver.pieces import Blank, Cut, MigCut, Piece
+from trencadis.solver.slices import Cutter
 
 _PLENTY = 1 << 62
 

@@ -10,8 +10,9 @@ from trencadis.models.mig import MigTable
 from trencadis.models.plan import Reconfigure
 from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.pieces import Piece
 from trencadis.solver.score import Left, Placement
-from trencadis.solver.slices import Cutter, Piece
+from trencadis.solver.slices import Cutter
 
 
 def sliced_task(node: str, job: Job, pieces: Sequence[tuple[int, int, Piece]]) -> TaskAllocation:

@@ -182,6 +182,8 @@ class _Placer:
                 solid[job] = (way, [(name, way.need) for name in nodes])
             else:
                 self.trouble.jobs.add(job)
+                if way.need.pieces:
+                    self.trouble.nodes.update(nodes)
         self._settle_fillers(fillers, solid)
         groups: defaultdict[str, list[Job]] = defaultdict(list)
         for name in taken:

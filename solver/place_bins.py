@@ -6,11 +6,13 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trencadis.solver.capacity import NodeState
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.columns import located_part
 from trencadis.solver.model.problem import Problem
-from trencadis.solver.patterns.recipes import Recipe, recipe
+from trencadis.solver.opened import is_hand
+from trencadis.solver.patterns.recipes import Recipe, moved, recipe
 from trencadis.solver.patterns.whole import Slot
 
 
@@ -39,6 +41,9 @@ class _Filler:
         self.path = problem.facts.fabric.path
         self._pool_idle: dict[str, Counter[str]] = {}
         self._recipes: dict[tuple[int, int], Recipe] = {}
+        self._handed: defaultdict[tuple[int, int], list[NodeState]] = defaultdict(list)
+        """Nodes of the whole GPUs that patterns hand over, by class and slot."""
+        self._fresh: Counter[str] = Counter()
 
     def run(self) -> Places:
         """Gives each bin its pattern."""
@@ -55,45 +60,69 @@ class _Filler:
         parts: defaultdict[tuple[int, object], deque[Domain]] = defaultdict(deque)
         for (c, domain, part), column in self.columns.parts.items():
             parts[(c, part)].extend([domain] * self.x[column])
-        for c, chosen in patterns.items():
-            cls = supply.classes[c]
-            assert cls.patterns is not None
-            by_domain = {d: deque(s.name for s in states) for d, states in cls.cells.items()}
-            pending: list[int] = []
-            used: set[str] = set()
-            for p in chosen:
-                part = located_part(cls, cls.patterns[p])
-                if not part:
-                    pending.append(p)
-                    continue
-                if parts[(c, part)]:
-                    name = by_domain[parts[(c, part)].popleft()].popleft()
-                    used.add(name)
-                    self._open(places, c, p, name)
-            rest = [state.name for state in cls.nodes if state.name not in used]
-            for p, name in zip(pending, rest, strict=False):
-                self._open(places, c, p, name)
+        # Nodes first: their patterns say which of their whole GPUs are opened.
+        for c in sorted(patterns, key=lambda c: (supply.classes[c].feed is not None, c)):
+            for p, state in self._assigned(c, patterns[c], parts):
+                self._open(places, c, p, state)
         for (c, s, domain), column in self.columns.pooled.items():
             self._open_pool(places, c, s, domain, self.x[column])
         return places
 
-    def _open(self, places: Places, c: int, p: int, name: str) -> None:
+    def _assigned(
+        self,
+        c: int,
+        chosen: Sequence[int],
+        parts: defaultdict[tuple[int, object], deque[Domain]],
+    ) -> list[tuple[int, NodeState]]:
+        """A bin for each pattern of a class."""
         cls = self.problem.supply.classes[c]
         assert cls.patterns is not None
+        if cls.feed is not None:
+            return list(zip(chosen, self._handed[cls.feed], strict=False))
+        by_domain = {domain: deque(states) for domain, states in cls.cells.items()}
+        found: list[tuple[int, NodeState]] = []
+        pending: list[int] = []
+        used: set[int] = set()
+        for p in chosen:
+            part = located_part(cls, cls.patterns[p])
+            if not part:
+                pending.append(p)
+            elif parts[(c, part)]:
+                state = by_domain[parts[(c, part)].popleft()].popleft()
+                used.add(id(state))
+                found.append((p, state))
+        rest = [state for state in cls.nodes if id(state) not in used]
+        return found + list(zip(pending, rest, strict=False))
+
+    def _open(self, places: Places, c: int, p: int, state: NodeState) -> None:
+        cls, name = self.problem.supply.classes[c], state.name
+        assert cls.patterns is not None
         pattern = cls.patterns[p]
-        places.reserve[name] = pattern.reserve
+        if not cls.part:
+            places.reserve[name] = pattern.reserve
         if any(cls.slots[s].pieces for s, _ in pattern.counts):
             if (c, p) not in self._recipes:
                 knife = self.problem.facts.capacity.cutter
                 self._recipes[(c, p)] = recipe(cls.type, cls.slots, pattern, knife)
-            places.recipes[name] = self._recipes[(c, p)]
+            steps = self._recipes[(c, p)]
+            if cls.part:
+                position = state.cut_gpus[0] if cls.feed is None else self._opened(state)
+                steps = moved(steps, position)
+            places.recipes[name] = (*places.recipes.get(name, ()), *steps)
         for s, number in pattern.counts:
             slot = cls.slots[s]
-            if slot.located < 0:
+            if is_hand(slot):
+                self._handed[(c, s)].extend([state] * number)
+            elif slot.located < 0:
                 places.free[(cls.family, slot)].extend([name] * number)
             else:
                 domain = self.path[name][: self.problem.supply.grain]
                 places.located[slot.located][domain].extend([name] * number)
+
+    def _opened(self, state: NodeState) -> int:
+        """The position of the next GPU that is opened on a node."""
+        self._fresh[state.name] += 1
+        return len(state.cuts) + self._fresh[state.name] - 1
 
     def _open_pool(self, places: Places, c: int, s: int, domain: Domain, count: int) -> None:
         """A pooled class promises slots without saying on which node: first fit decides."""

@@ -189,7 +189,8 @@ def count_and_place(
 def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[str]:
     """Nodes that tasks without GPUs fragment more than their pooled counts promised."""
     promised = solution.stages.get(FRAGMENTATION)
-    pooled = problem.supply.fillers or problem.supply.located_fillers
+    supply = problem.supply
+    pooled = supply.fillers or supply.located_fillers or any(c.opened for c in supply.classes)
     if promised is None or not pooled or len(ledger.nodes) > MAX_SPOILED:
         return frozenset()
     if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:

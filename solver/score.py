@@ -11,7 +11,7 @@ from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState, running_model, vector
 from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.slices import Cut, Piece
+from trencadis.solver.pieces import Cut, Piece
 from trencadis.solver.spread import spread_cost
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
 from trencadis.solver.worth import tier_of

@@ -9,7 +9,7 @@ from trencadis.models.units import uses_gpu
 from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
 from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
-from trencadis.solver.slices import Piece
+from trencadis.solver.pieces import Piece
 from trencadis.solver.worth import Rates, rest_of, speeds
 
 

@@ -6,12 +6,13 @@ reckon with values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trencadis.models import MigInstance, Request, Snapshot
-from trencadis.models.mig import MigTable
-from trencadis.models.units import Sizes, asks_for_mig, sizes
+from trencadis.models import MigInstance, Request, Share, Snapshot
+from trencadis.models.units import asks_for_mig, sizes
+from trencadis.solver.geometry import binding, engines_suffice
+from trencadis.solver.measure import Measure
 from trencadis.solver.pieces import (
     MIG,
     SHARE,
@@ -21,39 +22,25 @@ from trencadis.solver.pieces import (
     MigCut,
     Piece,
     ShareCut,
-    Spot,
     most_shares,
     share_places,
 )
 
-__all__ = [
-    "MIG",
-    "SHARE",
-    "UNLIMITED",
-    "Blank",
-    "Cut",
-    "Cutter",
-    "MigCut",
-    "Piece",
-    "ShareCut",
-    "Spot",
-    "cutter",
-    "most_opened",
-    "most_pieces",
-    "steps",
-]
-
 
 @dataclass(frozen=True, eq=False)
-class Cutter:
+class Cutter(Measure):
     """Places pieces on GPUs by the tables of one snapshot; remembers what it found."""
 
-    tables: Mapping[str, MigTable]
-    sizes: Sizes
     reconfigure_seconds: int
     mode_seconds: int
+    shares: tuple[Share, ...] = ()
+    """All that some job or the demand profile asks for."""
+    _plain: dict[tuple[object, ...], tuple[int, ...]] = field(default_factory=dict)
     _places: dict[tuple[Cut, Piece], tuple[tuple[int, Cut], ...]] = field(default_factory=dict)
     _most: dict[tuple[Cut, Piece], int] = field(default_factory=dict)
+    _moves: dict[
+        tuple[str, int, tuple[int, ...], str], tuple[tuple[int, int, int, tuple[int, ...]], ...]
+    ] = field(default_factory=dict)
     _alone: dict[tuple[Blank, tuple[Cut, ...], int, tuple[Piece, ...]], bool] = field(
         default_factory=dict
     )
@@ -109,13 +96,47 @@ class Cutter:
         places = sorted((instance.start, index[instance.profile]) for instance in idle)
         return cut._replace(fixed=fixed, idle=tuple(places), cost=0)
 
+    def plain_share(self, cut: ShareCut) -> ShareCut:
+        """The same without what can't bind: slots and memory beyond what the milli-GPU can hold."""
+        if not self.shares:
+            return cut
+        slots = min(cut.slots, cut.milli // min(share.gpu_milli for share in self.shares))
+        # No shares that fit the milli-GPU take more memory than the hungriest per milli-GPU would.
+        fits = all(
+            cut.milli * share.memory_mib <= cut.memory * share.gpu_milli for share in self.shares
+        )
+        memory = UNLIMITED if cut.memory != UNLIMITED and fits else cut.memory
+        return cut._replace(slots=slots, memory=memory)
+
+    def plain_counts(self, model: str, mask: int, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """Counts that stand for all that leave as much, where no limit on numbers can bind."""
+        table = self.tables[model]
+        unit = self.sizes.unit
+        numbers, engines = binding(table)
+        key = (
+            model,
+            mask,
+            sum(
+                n * (unit * p.compute_slices // table.compute_slices)
+                for n, p in zip(counts, table.profiles, strict=True)
+            ),
+            tuple(counts[i] for i in numbers),
+            tuple(
+                sum(
+                    n * p.engines.get(e, 0) for n, p in zip(counts, table.profiles, strict=True)
+                )
+                for e in engines
+            ),
+        )
+        return self._plain.setdefault(key, counts)
+
     def opened(self, blank: Blank, piece: Piece) -> Cut | None:
         """A whole idle GPU, made ready for a piece; None if the node doesn't allow that."""
         if piece.profile:
             return self.empty_mig(blank.model, turned_on=True) if blank.mig else None
         if not blank.slots:
             return None
-        return ShareCut(SHARE, blank.model, 1_000, blank.memory, blank.slots)
+        return self.plain_share(ShareCut(SHARE, blank.model, 1_000, blank.memory, blank.slots))
 
     def places(self, cut: Cut, piece: Piece) -> tuple[tuple[int, Cut], ...]:
         """Every way to put the piece there: (start, the cut after)."""
@@ -131,38 +152,68 @@ class Cutter:
 
     def _mig_places(self, cut: Cut, name: str) -> list[tuple[int, MigCut]]:
         assert isinstance(cut, MigCut)
-        table = self.tables[cut.model]
         found: list[tuple[int, MigCut]] = []
-        for index, profile in enumerate(table.profiles):
-            if profile.name != name or cut.counts[index] >= profile.most:
+        for start, index, mask, counts in self._moves_of(cut.model, cut.mask, cut.counts, name):
+            stands = (start, index) in cut.idle
+            if cut.fixed and not stands:
                 continue
-            counts = (*cut.counts[:index], cut.counts[index] + 1, *cut.counts[index + 1 :])
-            if not _engines_suffice(table, counts):
+            idle: tuple[tuple[int, int], ...] = ()
+            cost = max(cut.cost, self.reconfigure_seconds)
+            if stands:
+                idle = tuple(entry for entry in cut.idle if entry != (start, index))
+                cost = cut.cost
+            found.append(
+                (start, cut._replace(mask=mask, counts=counts, idle=idle, cost=cost))
+            )
+        return found
+
+    def _moves_of(
+        self, model: str, mask: int, counts: tuple[int, ...], name: str
+    ) -> tuple[tuple[int, int, int, tuple[int, ...]], ...]:
+        """(start, profile, mask and counts after) of one more instance, idle ones aside."""
+        key = (model, mask, counts, name)
+        if key not in self._moves:
+            self._moves[key] = tuple(self._find_moves(*key))
+        return self._moves[key]
+
+    def _find_moves(
+        self, model: str, mask: int, counts: tuple[int, ...], name: str
+    ) -> Iterator[tuple[int, int, int, tuple[int, ...]]]:
+        table = self.tables[model]
+        for index, profile in enumerate(table.profiles):
+            if profile.name != name or counts[index] >= profile.most:
+                continue
+            more = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
+            if not engines_suffice(table, more):
                 continue
             for start in profile.starts:
                 bits = ((1 << profile.memory_slices) - 1) << start
-                stands = (start, index) in cut.idle
-                if cut.mask & bits or (cut.fixed and not stands):
-                    continue
-                idle = tuple(entry for entry in cut.idle if entry != (start, index))
-                cost = cut.cost
-                if not stands:
-                    cost, idle = max(cost, self.reconfigure_seconds), ()
-                found.append(
-                    (start, cut._replace(mask=cut.mask | bits, counts=counts, idle=idle, cost=cost))
-                )
-        return found
+                if not mask & bits:
+                    taken = mask | bits
+                    yield start, index, taken, self.plain_counts(model, taken, more)
 
     def most(self, cut: Cut, piece: Piece) -> int:
         """The most of a piece that fit there."""
+        if isinstance(cut, ShareCut):
+            return most_shares(cut, piece)
+        if not cut.fixed:
+            # What stands idle is in nobody's way.
+            cut = cut._replace(idle=(), cost=0)
         key = (cut, piece)
         if key not in self._most:
-            if isinstance(cut, ShareCut):
-                self._most[key] = most_shares(cut, piece)
-            else:
-                ways = self.places(cut, piece)
-                self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
+            ways = self.places(cut, piece)
+            self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
         return self._most[key]
+
+    def usable_units(self, cut: Cut, piece: Piece) -> int:
+        """Idle units of the GPU that tasks of such pieces can use: whole instances of it; of a
+        shared GPU all that is left, if one fits."""
+        number = self.most(cut, piece)
+        if not number:
+            return 0
+        if isinstance(cut, ShareCut):
+            return self.idle_units(cut)
+        return number * self.piece_units(cut.model, piece)
 
     def most_on(
         self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,
@@ -219,44 +270,21 @@ class Cutter:
             for _, after in self.places(empty, first)
         )
 
-    def idle_units(self, cut: Cut) -> int:
-        """Units of the GPU that nobody uses, by compute."""
-        unit = self.sizes.unit
-        if isinstance(cut, ShareCut):
-            return cut.milli * unit // 1_000
-        table = self.tables[cut.model]
-        used = sum(
-            n * (unit * profile.compute_slices // table.compute_slices)
-            for n, profile in zip(cut.counts, table.profiles, strict=True)
-        )
-        return max(0, unit - used)
-
-    def piece_units(self, model: str, piece: Piece) -> int:
-        """Units of a piece, by compute."""
-        unit = self.sizes.unit
-        if not piece.profile:
-            return piece.milli * unit // 1_000
-        table = self.tables[model]
-        profile = table.profile(piece.profile)
-        assert profile is not None
-        return unit * profile.compute_slices // table.compute_slices
-
-    def usable_units(self, cut: Cut, piece: Piece) -> int:
-        """Idle units of the GPU that tasks of such pieces can use: whole instances of it; of a
-        shared GPU all that is left, if one fits."""
-        number = self.most(cut, piece)
-        if not number:
-            return 0
-        if isinstance(cut, ShareCut):
-            return self.idle_units(cut)
-        return number * self.piece_units(cut.model, piece)
-
 
 def cutter(snapshot: Snapshot) -> Cutter:
     """The cutter of a snapshot."""
     read = sizes(snapshot)
     mig = snapshot.policy.mig
-    return Cutter(read.tables, read, mig.reconfigure_seconds, mig.mode_seconds)
+    requests = [job.request for job in snapshot.jobs]
+    requests += [entry.request for entry in snapshot.policy.demand_profile]
+    shares = {request.share for request in requests if request.share is not None}
+    return Cutter(
+        read.tables,
+        read,
+        mig.reconfigure_seconds,
+        mig.mode_seconds,
+        tuple(sorted(shares, key=lambda share: (share.gpu_milli, share.memory_mib))),
+    )
 
 
 def steps(
@@ -269,28 +297,3 @@ def steps(
             seen.add(cut)
             for start, after in cutter_.places(cut, piece):
                 yield position, start, after
-
-
-def most_pieces(cutter_: Cutter, cut: Cut) -> int:
-    """An upper bound on the pieces that a GPU of the second stage takes, of whatever kinds."""
-    if isinstance(cut, ShareCut):
-        return cut.slots
-    return cutter_.tables[cut.model].memory_slices - cut.mask.bit_count()
-
-
-def most_opened(cutter_: Cutter, blank: Blank) -> int:
-    """Likewise of a whole idle GPU that is made into one of the second stage."""
-    slices = cutter_.tables[blank.model].memory_slices if blank.mig else 0
-    return max(slices, blank.slots)
-
-
-def _engines_suffice(table: MigTable, counts: Sequence[int]) -> bool:
-    for engine, have in table.engines.items():
-        wanted = sum(
-            n * profile.engines.get(engine, 0)
-            for n, profile in zip(counts, table.profiles, strict=True)
-            if n
-        )
-        if wanted > have:
-            return False
-    return True

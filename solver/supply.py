@@ -12,6 +12,16 @@ from trencadis.solver.capacity import Capacity, NodeState
 from trencadis.solver.demand import Demand
 from trencadis.solver.fabric import Domain, Tree
 from trencadis.solver.fragmentation import Profile
+from trencadis.solver.opened import (
+    by_cut,
+    by_hand,
+    can_open,
+    hands_of,
+    is_hand,
+    part_type,
+    parts_of,
+    whole_of,
+)
 from trencadis.solver.patterns.whole import (
     BinType,
     Pattern,
@@ -20,6 +30,9 @@ from trencadis.solver.patterns.whole import (
     enumerate_patterns,
 )
 from trencadis.solver.shapes import Need
+
+MOST_TOGETHER = 150
+"""Patterns of GPUs in parts up to which these are counted together with their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,17 @@ class BinClass:
     """The nodes by domain, where tasks must be counted by domain; else empty."""
     family: int
     """Classes of one family map needs to slots alike."""
+    pool: int
+    """The family on whose CPU and memory this one draws: its own, unless its bins are parts."""
+    feed: tuple[int, int] | None = None
+    """(class, slot) that opens whole GPUs for these bins; None: they are there from the start."""
+    opened: bool = False
+    """Its nodes' GPUs in parts are bins of their own."""
+
+    @property
+    def part(self) -> bool:
+        """Whether its bins are single GPUs of nodes."""
+        return self.pool != self.family
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,48 +113,155 @@ def supply(
     for state in capacity.states:
         key = classifier.bin_type(state, admitted.column[state.name])
         groups[(key, state.name if state.name in singled else "")].append(state)
-    families: dict[tuple[object, ...], int] = {}
-    cache: dict[BinType, tuple[Pattern, ...] | None] = {}
-    classes: list[BinClass] = []
-    flows: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for (bin_type, _), states in groups.items():
-        slots, slot_of, located_slot_of = classifier.slots(bin_type)
-        if bin_type not in cache:
-            most = [0] * len(slots)
-            for asked, slot_by_need in zip(wanted, (slot_of, located_slot_of), strict=True):
-                for need, slot in slot_by_need.items():
-                    most[slot] += asked[need]
-            cache[bin_type] = _patterns(bin_type, slots, most, profile, pattern_limit, classifier)
-        patterns = cache[bin_type]
+    maker = _Maker(classifier, wanted, fabric, grain, profile, pattern_limit)
+    for (bin_type, alone), states in groups.items():
+        maker.add(bin_type, alone, states)
+    maker.add_parts()
+    return Supply(
+        needs=tuple(needs),
+        located=tuple(located),
+        fillers=classifier.fillers,
+        located_fillers=classifier.located_fillers,
+        classes=tuple(maker.classes),
+        grain=grain,
+        flows={key: tuple(pairs) for key, pairs in maker.flows.items()},
+    )
+
+
+class _Maker:
+    """Makes the classes."""
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        wanted: tuple[Mapping[int, int], Mapping[int, int]],
+        fabric: Tree,
+        grain: int,
+        profile: Profile,
+        limit: int,
+    ) -> None:
+        self.classifier, self.wanted, self.fabric, self.grain = classifier, wanted, fabric, grain
+        self.profile, self.limit = profile, limit
+        self.classes: list[BinClass] = []
+        self.flows: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self._families: dict[tuple[object, ...], int] = {}
+        self._patterns: dict[tuple[BinType, bool], tuple[Pattern, ...] | None] = {}
+        self._sizes: dict[BinType, int] = {}
+        self._parts: defaultdict[tuple[BinType, str, int], list[NodeState]] = defaultdict(list)
+        """GPUs in parts by type, by name of a node that is alone, and by pool."""
+
+    def add(self, bin_type: BinType, alone: str, states: Sequence[NodeState]) -> None:
+        """The class of these nodes; where they have too many patterns, one for their whole GPUs
+        and one for each kind of GPU in parts."""
+        slots = self.classifier.slots(bin_type)[0]
+        if can_open(bin_type, slots, self.classifier.located) and self._many(bin_type):
+            base = len(self.classes)
+            if self._open(bin_type, alone, states):
+                return
+            del self.classes[base:]
+        self._class(bin_type, alone, states)
+
+    def add_parts(self) -> None:
+        """The classes of GPUs in parts, those of all nodes taken apart together."""
+        for (part, alone, pool), members in self._parts.items():
+            self._class(part, alone, members, pool=pool)
+
+    def _many(self, bin_type: BinType) -> bool:
+        """Whether the GPUs in parts alone make more patterns than a class should have."""
+        number = 1
+        for part, count in parts_of(self.profile.cutter, bin_type):
+            number *= self._size(part) ** count
+            if number > min(self.limit, MOST_TOGETHER):
+                return True
+        return False
+
+    def _size(self, part: BinType) -> int:
+        if part not in self._sizes:
+            slots, slot_of, located_slot_of = self.classifier.slots(part)
+            patterns = self._list(part, slots, slot_of, located_slot_of)
+            self._sizes[part] = self.limit + 1 if patterns is None else len(patterns)
+        return self._sizes[part]
+
+    def _open(self, bin_type: BinType, alone: str, states: Sequence[NodeState]) -> bool:
+        """Adds the class of the whole GPUs and those of the parts; whether that could be done."""
+        base, knife = len(self.classes), self.profile.cutter
+        whole = whole_of(bin_type)
+        hands = hands_of(knife, bin_type, self.classifier.cut)
+        self._class(whole, alone, states, hands=hands, whole=True)
+        if self.classes[base].patterns is None:
+            return False
+        pool = self.classes[base].family
+        for cut, members in by_cut(states).items():
+            self._parts[(part_type(bin_type, cut), alone, pool)].extend(members)
+        for hand, cut, members in by_hand(knife, bin_type, self.classes[base].slots, states):
+            self._class(part_type(bin_type, cut), alone, members, pool=pool, feed=(base, hand))
+        return True
+
+    def _list(
+        self,
+        bin_type: BinType,
+        slots: Sequence[Slot],
+        slot_of: Mapping[int, int],
+        located_slot_of: Mapping[int, int],
+        *,
+        whole: bool = False,
+    ) -> tuple[Pattern, ...] | None:
+        """The patterns; None: too many."""
+        key = (bin_type, whole)
+        if key in self._patterns:
+            return self._patterns[key]
+        every = sum(self.wanted[0].values())
+        most = [every if is_hand(slot) else 0 for slot in slots]
+        for asked, slot_by_need in zip(self.wanted, (slot_of, located_slot_of), strict=True):
+            for need, slot_ in slot_by_need.items():
+                most[slot_] += asked[need]
+        fillers = bool(self.classifier.fillers or self.classifier.located_fillers)
+        found: tuple[Pattern, ...] | None
+        try:
+            found = tuple(
+                enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
+            )
+        except TooManyPatternsError:
+            found = None
+        self._patterns[key] = found
+        return found
+
+    def _class(
+        self,
+        bin_type: BinType,
+        alone: str,
+        states: Sequence[NodeState],
+        *,
+        hands: Sequence[Slot] = (),
+        whole: bool = False,
+        pool: int | None = None,
+        feed: tuple[int, int] | None = None,
+    ) -> None:
+        slots, slot_of, located_slot_of = self.classifier.slots(bin_type, whole=whole)
+        slots = (*slots, *hands)
         cells: defaultdict[Domain, list[NodeState]] = defaultdict(list)
-        if located_slot_of or (classifier.located_fillers and grain):
+        if located_slot_of or (self.classifier.located_fillers and self.grain and pool is None):
             for state in states:
-                cells[fabric.path[state.name][:grain]].append(state)
-        alone = states[0].name if states[0].name in singled else ""
-        family = families.setdefault((*classifier.family_key(bin_type), alone), len(families))
+                cells[self.fabric.path[state.name][: self.grain]].append(state)
+        kind = (*self.classifier.family_key(bin_type), alone, pool, feed is not None)
+        family = self._families.setdefault(kind, len(self._families))
         for need, slot in slot_of.items():
-            flows[(family, need)].append((len(classes), slot))
-        classes.append(
+            self.flows[(family, need)].append((len(self.classes), slot))
+        self.classes.append(
             BinClass(
                 type=bin_type,
                 nodes=tuple(states),
                 slots=slots,
                 slot_of=slot_of,
                 located_slot_of=located_slot_of,
-                patterns=patterns,
+                patterns=self._list(bin_type, slots, slot_of, located_slot_of, whole=whole),
                 cells={domain: tuple(members) for domain, members in cells.items()},
                 family=family,
+                pool=family if pool is None else pool,
+                feed=feed,
+                opened=whole or pool is not None,
             )
         )
-    return Supply(
-        needs=tuple(needs),
-        located=tuple(located),
-        fillers=classifier.fillers,
-        located_fillers=classifier.located_fillers,
-        classes=tuple(classes),
-        grain=grain,
-        flows={key: tuple(pairs) for key, pairs in flows.items()},
-    )
 
 
 def _wanted(demand: Demand, needs: Mapping[Need, int]) -> Counter[int]:
@@ -145,18 +276,3 @@ def _wanted(demand: Demand, needs: Mapping[Need, int]) -> Counter[int]:
             if alt.way.need in needs:
                 asked[needs[alt.way.need]] += jobs[s] * alt.way.count
     return asked
-
-
-def _patterns(
-    bin_type: BinType,
-    slots: Sequence[Slot],
-    most: Sequence[int],
-    profile: Profile,
-    limit: int,
-    classifier: Classifier,
-) -> tuple[Pattern, ...] | None:
-    fillers = bool(classifier.fillers or classifier.located_fillers)
-    try:
-        return tuple(enumerate_patterns(bin_type, slots, most, profile, limit, fillers))
-    except TooManyPatternsError:
-        return None

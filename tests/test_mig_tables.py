@@ -1,4 +1,4 @@
-"""MIG geometry: the built-in tables against captures, how models find theirs, their layouts."""
+"""MIG geometry: built-in tables against captures, how models find theirs, which layouts exist."""
 
 from __future__ import annotations
 

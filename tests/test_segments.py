@@ -1,4 +1,4 @@
-"""The least number of GPUs for MIG segments: known cases, brute force, ParvaGPU's sets."""
+"""The least number of GPUs for MIG segments: known cases, brute force, published sets."""
 
 from __future__ import annotations
 

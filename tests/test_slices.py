@@ -30,10 +30,11 @@ from trencadis.models.check import check
 from trencadis.models.faults import InvalidInputError
 from trencadis.models.mig import MigTable, find_table
 from trencadis.models.policy import MigPolicy
+from trencadis.solver.pieces import MigCut, Piece
 from trencadis.solver.repack import repack
 from trencadis.solver.round import Options, solve
 from trencadis.solver.segments import maximal_layouts
-from trencadis.solver.slices import MigCut, Piece, cutter
+from trencadis.solver.slices import cutter
 
 A100 = "A100-SXM4-40GB"
 ONE, TWO, THREE, FOUR, SEVEN = "1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"
@@ -69,8 +70,8 @@ def ask(name: str, *profiles: str, **fields: Any) -> Job:
 
 
 def share(name: str, milli: int, memory_mib: int = 0, **fields: Any) -> Job:
-    request = Request(share=Share(gpu_milli=milli, memory_mib=memory_mib))
-    return b.job(name, request=request, **fields)
+    part = Share(gpu_milli=milli, memory_mib=memory_mib)
+    return b.job(name, request=Request(share=part), **fields)
 
 
 def placed(plan: Plan) -> dict[str, list[tuple[str, int, str, int]]]:

@@ -37,7 +37,7 @@ def _pieces(job: Job) -> int:
 
 def _spots(node: Node) -> int:
     """About how many different places a slice has on a node."""
-    return 2 * len(node.mig) + min(1, node.gpu_count)
+    return 4 * len(node.mig) + min(4 if node.mig_mode_changes else 1, node.gpu_count)
 
 
 def trim(snapshot: Snapshot) -> Snapshot:

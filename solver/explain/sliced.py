@@ -10,9 +10,9 @@ from trencadis.models.plan import Evidence
 from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.said import Said, gpus, some
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.pieces import MigCut
 from trencadis.solver.repack import Repack, repack
 from trencadis.solver.shapes import Alternative
-from trencadis.solver.slices import MigCut
 
 
 def in_pieces(job: Job) -> bool:

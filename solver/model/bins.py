@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.columns import Columns, Part, counted_by_domain, located_part
@@ -60,9 +61,31 @@ def _bins(problem: Problem, program: Program, columns: Columns) -> None:
         # Bins with equal located parts may swap the rest of their patterns between domains.
         program.row(terms, 0, 0)
     for c, terms in whole.items():
-        program.row(terms, 0, len(classes[c].nodes))
+        feed = classes[c].feed
+        if feed is None:
+            program.row(terms, 0, len(classes[c].nodes))
+    _feeds(problem, program, columns, whole)
     for (c, domain), terms in part.items():
         program.row(terms, 0, len(classes[c].cells[domain]))
+
+
+def _feeds(
+    problem: Problem,
+    program: Program,
+    columns: Columns,
+    whole: Mapping[int, list[tuple[int, int]]],
+) -> None:
+    """Whole GPUs that patterns hand over are those that are opened, each with something in it."""
+    classes = problem.supply.classes
+    handed: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    feeding = {cls.feed for cls in classes if cls.feed is not None}
+    for (c, p), column in columns.fills.items():
+        for slot, number in (classes[c].patterns or ())[p].counts:
+            if (c, slot) in feeding:
+                handed[(c, slot)].append((column, -number))
+    for c, cls in enumerate(classes):
+        if cls.feed is not None:
+            program.row([*whole.get(c, ()), *handed[cls.feed]], 0, 0)
 
 
 def _pooled_bins(problem: Problem, program: Program, columns: Columns) -> None:

@@ -132,6 +132,9 @@ class Room:
 
     def of(self, need: Need, cls: BinClass, states: Sequence[NodeState]) -> int:
         """On some nodes of one class."""
+        if cls.opened and bool(need.pieces) != cls.part:
+            # Slices and shares find their places on the parts, all others on the rest.
+            return 0
         if need.on_gpus:
             return fits(need, states[0], cls.type.column) * len(states)
         return sum(fits(need, state, cls.type.column) for state in states)
@@ -241,7 +244,8 @@ def _supply_columns(problem: Problem, program: Program, columns: Columns, room: 
     supply = problem.supply
     families: defaultdict[int, list[BinClass]] = defaultdict(list)
     for cls in supply.classes:
-        families[cls.family].append(cls)
+        if not cls.part:
+            families[cls.family].append(cls)
     for (family, need), pairs in sorted(supply.flows.items()):
         classes = [supply.classes[c] for c, _ in pairs]
         most = sum(room.of(supply.needs[need], cls, cls.nodes) for cls in classes)

@@ -21,18 +21,22 @@ Terms = list[tuple[int, int]]
 def add(problem: Problem, program: Program, columns: Columns) -> None:
     """Per family and dimension: all that is put there fits in all that is free."""
     supply = problem.supply
-    if not (supply.fillers or supply.located_fillers):
+    opened = {cls.pool for cls in supply.classes if cls.opened}
+    with_fillers = bool(supply.fillers or supply.located_fillers)
+    if not (with_fillers or opened):
         return
     dims = 2 + len(problem.facts.capacity.resources)
     free: defaultdict[int, list[int]] = defaultdict(lambda: [0] * dims)
     cell_free: defaultdict[tuple[int, Domain], list[int]] = defaultdict(lambda: [0] * dims)
     for cls in supply.classes:
-        for d in range(dims):
+        for d in range(0 if cls.part else dims):
             free[cls.family][d] += sum(state.free[d] for state in cls.nodes)
             for domain, states in cls.cells.items():
                 cell_free[(cls.family, domain)][d] += sum(state.free[d] for state in states)
     use = _use(problem, columns, dims)
     for family, rows in use.items():
+        if not (with_fillers or family in opened):
+            continue
         for d, terms in enumerate(rows):
             program.row(terms, -INFINITE, free[family][d])
     cells: defaultdict[tuple[int, Domain], list[tuple[int, int]]] = defaultdict(list)
@@ -48,10 +52,11 @@ def add(problem: Problem, program: Program, columns: Columns) -> None:
 def _use(problem: Problem, columns: Columns, dims: int) -> dict[int, list[Terms]]:
     supply = problem.supply
     use: defaultdict[int, list[Terms]] = defaultdict(lambda: [[] for _ in range(dims)])
+    pool = {cls.family: cls.pool for cls in supply.classes}
     for d in range(dims):
         for table in (columns.flows, columns.fillers):
             for (need, family), column in table.items():
-                use[family][d].append((column, supply.needs[need].need[d]))
+                use[pool[family]][d].append((column, supply.needs[need].need[d]))
         for (need, family, _), column in columns.cell_fillers.items():
             use[family][d].append((column, supply.located[need].need[d]))
         for (c, p), column in columns.fills.items():
@@ -60,7 +65,7 @@ def _use(problem: Problem, columns: Columns, dims: int) -> dict[int, list[Terms]
             located = supply.classes[c].slots[s].located
             if located >= 0:
                 amount = supply.located[located].need[d]
-                use[supply.classes[c].family][d].append((column, amount))
+                use[supply.classes[c].pool][d].append((column, amount))
     return use
 
 
@@ -85,7 +90,7 @@ def _pattern_use(
             for slot, number in pattern.counts
         )
         amount += max(0, min(state.free[d] for state in cls.nodes) - flows - amount)
-    use[cls.family][d].append((column, amount))
+    use[cls.pool][d].append((column, amount))
 
 
 def _keep_out_of_exclusive(problem: Problem, program: Program, columns: Columns) -> None:

@@ -70,10 +70,13 @@ def _fragmentation(problem: Problem, columns: Columns, objective: Objective) -> 
     scale = profile.weighted if profile.weight_milli is not None else int
     classes = problem.supply.classes
     for cls in classes:
-        if cls.patterns is not None:
+        if cls.patterns is not None and cls.feed is None:
             objective.constant += len(cls.nodes) * scale(cls.patterns[0].fragmentation)
     for (c, p), column in columns.fills.items():
         patterns = classes[c].patterns
         assert patterns is not None
-        change = scale(patterns[p].fragmentation) - scale(patterns[0].fragmentation)
+        change = scale(patterns[p].fragmentation)
+        if classes[c].feed is None:
+            # GPUs that are not opened cost nothing here: they are part of their node's F.
+            change -= scale(patterns[0].fragmentation)
         objective.add(column, change)

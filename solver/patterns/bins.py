@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trencadis.solver.gpus import LinkGraph
-from trencadis.solver.slices import Blank, Cut, Piece
+from trencadis.solver.pieces import Blank, Cut, Piece
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trencadis.solver.patterns.whole import BinType, Pattern, Slot
-from trencadis.solver.slices import Cut, Cutter, Piece, Spot, steps
+from trencadis.solver.pieces import Cut, Piece, Spot
+from trencadis.solver.slices import Cutter, steps
 
 Recipe = tuple[tuple[str, tuple[Piece, ...], tuple[Spot, ...]], ...]
 """(GPU model, pieces of a need, their spots). Positions are those of the type's cuts; beyond them
@@ -57,3 +58,11 @@ def recipe(
         found.append((model, pieces, spots[first : first + len(pieces)]))
         first += len(pieces)
     return tuple(found)
+
+
+def moved(steps: Recipe, position: int) -> Recipe:
+    """The recipe of a single GPU, for the GPU at a position of its node."""
+    return tuple(
+        (model, pieces, tuple(spot._replace(position=position) for spot in spots))
+        for model, pieces, spots in steps
+    )

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from trencadis.solver.gpus import LinkGraph, split, subsets
 from trencadis.solver.patterns.bins import BinType, Slot, State, TooManyPatternsError
-from trencadis.solver.slices import Cutter, Piece, steps
+from trencadis.solver.pieces import Piece
+from trencadis.solver.slices import Cutter, steps
 
 Filling = tuple[
     tuple[tuple[int, int], ...], State, tuple[int | None, ...], tuple[tuple[int, int], ...]
