@@ -158,7 +158,7 @@ class Guard:
             raise Failure(408, "the body came too slowly") from None
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        path: str = scope.get("direct") or getattr(scope.get("route"), "path", "other")
+        path = str(scope.get("direct") or getattr(scope.get("route"), "path", "other"))
         observe = self._observe.get(path)
         if observe is None:
             observe = self._observe[path] = self._metrics.latency.labels(path)
