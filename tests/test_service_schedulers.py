@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,9 +193,6 @@ def api_server(posted: list[tuple[str, Any]]) -> FastAPI:
 
 
 def test_bind_posts_what_the_plan_says() -> None:
-    import threading  # noqa: PLC0415
-    import time  # noqa: PLC0415
-
     import uvicorn  # noqa: PLC0415
 
     posted: list[tuple[str, Any]] = []
@@ -318,6 +318,24 @@ def test_a_session_is_a_state(volcano: Served) -> None:
     jobs = {entry["name"]: entry for entry in state["jobs"]}
     assert (jobs["ml/g"]["tasks"], jobs["ml/old"]["state"]) == (2, "running")
     assert {entry["name"]: entry["weight"] for entry in state["queues"]} == {"q1": 3}
+
+
+def test_the_same_session_again_costs_no_round(volcano: Served) -> None:
+    def count(name: str) -> float:
+        found = re.findall(rf"^{name} (\S+)$", volcano.client.get("/metrics").text, re.MULTILINE)
+        return sum(float(number) for number in found)
+
+    state = volcano.app.state.service
+    before, states = count("trencadis_round_seconds_count"), count("trencadis_states_total")
+    number = state.planned.state.number
+    # The half minute may end in between; then there is one more round, not three.
+    for step in range(1, 4):
+        volcano.post("/volcano/onSessionOpen", session())
+        ends = time.monotonic() + 30
+        while state.planned.state.number < number + step and time.monotonic() < ends:
+            time.sleep(0.01)
+    assert count("trencadis_states_total") == states + 3
+    assert count("trencadis_round_seconds_count") <= before + 1
 
 
 def test_volcano_places_as_planned(volcano: Served) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from trencadis.adapters.service.config import Config
 from trencadis.adapters.service.index import Index, Said, Word, make_index
@@ -16,6 +16,9 @@ from trencadis.adapters.service.pool import Done, Pool, WorkerError
 from trencadis.models import Plan, load_plan
 
 ASIDE = Said(Word.ASIDE)
+SAME_INSTANT_SECONDS = 30
+"""States read within the same half minute count as of one instant: if nothing else has changed, the
+plan stands, and a session that comes every second costs no solve."""
 
 
 class RejectedError(Exception):
@@ -68,8 +71,10 @@ class State:
         pool: Pool,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._config, self._pool, self._metrics, self._clock = config, pool, metrics, clock
+        self._config, self._pool, self._metrics = config, pool, metrics
+        self._clock, self._wall = clock, wall
         self.pushed: Pushed | None = None
         self.planned: Planned | None = None
         self.trouble = ""
@@ -94,8 +99,7 @@ class State:
     async def push(self, form: str, body: bytes) -> Pushed:
         """Takes over a state; the next round is for it. Raises RejectedError, WorkerError."""
         seconds = self._config.limits.solve_seconds
-        header = {"task": "read", "format": form, "gates": list(self._config.gates)}
-        done = sound(await self._pool.run(header, body, seconds))
+        done = sound(await self._pool.run(self._reading(form), body, seconds))
         return self._take(done)
 
     def feed(self, form: str, body: bytes) -> None:
@@ -143,6 +147,17 @@ class State:
             return frozenset()
         return self.planned.index.victims.get(job, frozenset())
 
+    def _reading(self, form: str) -> dict[str, object]:
+        """The task of reading a state. Kubernetes' objects don't tell the time: ours counts."""
+        now = self._wall()
+        now = now.replace(microsecond=0, second=now.second - now.second % SAME_INSTANT_SECONDS)
+        return {
+            "task": "read",
+            "format": form,
+            "gates": list(self._config.gates),
+            "now": now.isoformat(),
+        }
+
     def _take(self, done: Done) -> Pushed:
         self._numbers += 1
         self.pushed = Pushed(self._numbers, self._clock(), done.header, done.body)
@@ -158,9 +173,8 @@ class State:
             try:
                 if self._feed is not None:
                     (form, body), self._feed = self._feed, None
-                    header = {"task": "read", "format": form, "gates": list(self._config.gates)}
                     seconds = self._config.limits.solve_seconds
-                    done = await self._pool.run(header, body, seconds, patient=True)
+                    done = await self._pool.run(self._reading(form), body, seconds, patient=True)
                     self._take(sound(done))
                 await self._round()
                 self.trouble = ""

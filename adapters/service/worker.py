@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import IO, Any
 
 from trencadis.adapters.kubernetes import read_kubernetes
@@ -75,7 +76,8 @@ def _read(header: Header, body: bytes) -> tuple[Header, bytes]:
         documents: list[tuple[str, str | bytes]] = [("body", body)]
         if header["format"] == "volcano":
             documents = [("body", documents_of(body))]
-        found = read_kubernetes(documents, gates=header.get("gates", ()))
+        now = datetime.fromisoformat(header["now"])
+        found = read_kubernetes(documents, now=now, gates=header.get("gates", ()))
         snapshot = found.snapshot
         warnings = [*found.warnings, *check(snapshot)]
         pods = {
