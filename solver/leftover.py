@@ -42,6 +42,10 @@ class Wanted:
     worth: float
     """What placing one is worth, in milli-GPU."""
 
+    def allows(self, model: str) -> bool:
+        """Whether the tasks may use the GPU model."""
+        return not self.models or model in self.models
+
 
 class Leftover:
     """Values of idle parts of nodes at fixed prices."""
@@ -72,7 +76,7 @@ class Leftover:
             usable = [
                 (kind, price)
                 for kind, price in zip(wanted, prices, strict=True)
-                if kind.gpus and (not kind.models or model in kind.models)
+                if kind.gpus and kind.allows(model)
             ]
             self.pieces[row] = piece_values(usable, self.rates, self.unit)
             self.whole[row] = whole_values(usable, self.rates, self.pieces[row, -1], most_gpus)

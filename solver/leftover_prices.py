@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from trencadis.solver.leftover import GPU_MILLI, Floats, Wanted, share_unit
+from trencadis.solver.leftover import GPU_MILLI, Floats, Ints, Wanted, share_unit
 
 TOLERANCE = 1e-3
 """Least gain per unit of a column, in milli-GPU."""
@@ -33,6 +33,36 @@ class IdleClass:
     """Idle milli-GPU of a GPU, and how many have that."""
     widest: int
     """The most whole GPUs that one of the nodes has idle."""
+
+
+CPU_PER_GPU = (2, 4, 6, 8, 10, 12, 14, 17, 20, 25, 30, 40, 60)
+"""Idle CPUs per idle GPU at which nodes pass from one pool to the next."""
+
+
+def pool(models: Sequence[str], model: Ints, cpu: Ints, gpu: Ints) -> list[IdleClass]:
+    """Nodes of one model with about the same idle CPU per idle GPU, pooled.
+
+    `model`: index into `models`; `cpu`: idle milli-CPU; `gpu`: idle milli-GPU (nodes, GPUs).
+    Pooling lets nodes lend each other CPU, so the program allows too much, never too little.
+    """
+    idle = gpu.sum(axis=1)
+    band = np.searchsorted(CPU_PER_GPU, cpu / np.maximum(idle, 1))
+    band = np.where(idle > 0, band, len(CPU_PER_GPU) + 1)
+    whole = (gpu == GPU_MILLI).sum(axis=1)
+    classes = []
+    for name, level in sorted(set(zip(model.tolist(), band.tolist(), strict=True))):
+        members = (model == name) & (band == level)
+        amounts, counts = np.unique(gpu[members], return_counts=True)
+        pieces = zip(amounts.tolist(), counts.tolist(), strict=True)
+        entry = IdleClass(
+            model=models[name],
+            cpu=int(cpu[members].sum()),
+            gpus=tuple((amount, count) for amount, count in pieces if amount),
+            widest=int(whole[members].max()),
+        )
+        if entry.cpu:
+            classes.append(entry)
+    return classes
 
 
 class PriceProgram:
@@ -56,7 +86,7 @@ class PriceProgram:
         ]
         self._known: set[tuple[int, int, tuple[int, ...]]] = set()
         self._fits = [
-            tuple(i for i, kind in enumerate(wanted) if not kind.models or entry.model in kind.models)
+            tuple(i for i, kind in enumerate(wanted) if kind.allows(entry.model))
             for entry in classes
         ]
         for row, members in enumerate(self._fits):

@@ -1,87 +1,114 @@
-"""prototype"""
+"""Trencadis' policy for one pod: the node that loses the least of what it is worth to what comes.
+
+The loss of a placement is that of `trencadis.solver.leftover`'s value, plus a part of the growth of
+F' (`trencadis.solver.multi_fit`), plus a little for every milli-GPU left beside a share, which
+breaks ties by packing. Losses that differ by less than `BUCKET` are equal: differences below about
+2 % of a GPU are noise, and a fixed order of nodes keeps the last ones whole.
+"""
+
 from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 from openb_lab.cluster import Cluster
-from openb_lab.fragmentation import Fragmentation
-from openb_lab.workload import *
+from openb_lab.workload import GPU_MILLI, Floats, Ints, Kind, Workload, typical
+
 from trencadis.solver.leftover import Leftover, Wanted
-from trencadis.solver.leftover_prices import PriceProgram, IdleClass
+from trencadis.solver.leftover_prices import PriceProgram, pool
+from trencadis.solver.multi_fit import MultiFit
 
-RATES = np.concatenate([[0.0], np.geomspace(0.002, 0.25, 31)])
+MULTI_FIT = 0.2
+"""Weight of F'."""
+TIGHT = 0.04
+"""Loss per milli-GPU left on the GPU that a share goes to."""
+BUCKET = 20
+"""Milli-GPU."""
+EVERY = 500
+"""Arrivals after which prices are found anew."""
+CPU_RATES: Floats = np.concatenate([[0.0], np.geomspace(0.002, 0.25, 31)])
+"""Milli-GPU per milli-CPU that `Leftover` tries."""
 
-class MultiFit:
-    def __init__(self, kinds, models, most):
-        ks=[(k,p) for k,p in kinds if k.gpus]
-        self.cpu0=sum(p for k,p in kinds if not k.gpus)
-        self.sizes=sorted({(k.milli,k.gpus) for k,_ in ks})
-        self.table=np.zeros((1001,len(self.sizes)),dtype=np.int64)
-        for j,(m,g) in enumerate(self.sizes):
-            self.table[:,j]=np.arange(1001)//m
-        self.div=np.array([g for _,g in self.sizes])
-        self.col=np.array([self.sizes.index((k.milli,k.gpus)) for k,_ in ks])
-        self.c=np.array([max(k.cpu,1) for k,_ in ks]); self.size=np.array([k.total for k,_ in ks]); 
-        self.p=np.array([[p*(not k.models or m in k.models) for k,p in ks] for m in models])
-    def of(self, model,cpu,gpu):
-        n=self.table[gpu].sum(axis=1)//self.div
-        n=np.minimum(n[:,self.col], cpu[:,None]//self.c)
-        return gpu.sum(axis=1)-(n*self.size*self.p[model]).sum(axis=1)
+
+def expected(
+    kinds: Sequence[tuple[Kind, float]], idle: float, cpu_per_gpu: float
+) -> list[Wanted]:
+    """As many pods of the given popularity as would fill `idle` milli-GPU.
+
+    A pod is worth its milli-GPU; one without GPUs as much as its CPU is of a GPU's part of it.
+    """
+    mean = sum(share * kind.total for kind, share in kinds)
+    counts: Counter[tuple[int, int, int, tuple[str, ...]]] = Counter()
+    for kind, share in kinds:
+        counts[(kind.gpus, kind.milli, kind.cpu, kind.models)] += share
+    return [
+        Wanted(
+            gpus=gpus,
+            milli=milli,
+            cpu=cpu,
+            models=frozenset(models),
+            count=share * idle / mean,
+            worth=gpus * milli if gpus else GPU_MILLI * cpu / cpu_per_gpu,
+        )
+        for (gpus, milli, cpu, models), share in sorted(counts.items())
+    ]
+
 
 class Value:
-    fresh=False
-    def __init__(self, cluster, trace, a=0.5,b=0.5,g=1.0,theta=1.0,bucket=10.0,cpuworth=1.0,every=500):
-        self.cluster=cluster; self.trace=trace; self.a,self.b,self.g=a,b,g
-        self.theta=theta; self.bucket=bucket; self.cpuworth=cpuworth; self.every=every
-        ty=typical(trace); most=cluster.gpu.shape[1]
-        self.F=Fragmentation(ty,cluster.models,most); self.M=MultiFit(ty,cluster.models,most)
-        self.most=most; self.seen=0; self.left=None
-        pop=trace.popularity(); agg=Counter()
-        for k,p in zip(trace.kinds,pop): agg[(k.gpus,k.milli,k.cpu,k.models)]+=p
-        self.pop=sorted(agg.items()); self.mean=sum(p*k[0]*k[1] for k,p in self.pop)
-        self.lp=0.; self.prices=None; self.cuts=np.array([2,4,6,8,10,12,14,17,20,25,30,40,60])
-    def refresh(self):
-        import time; t=time.perf_counter()
-        c=self.cluster
-        T=self.theta*c.idle/self.mean
-        tot=c.cpu.sum()
-        self.wanted=[Wanted(g,m,cpu,frozenset(mo),p*T,float(g*m) if g else cpu*self.cpuworth*1000/17000) for (g,m,cpu,mo),p in self.pop]
-        gc=Counter(); cc=Counter(); wid=Counter()
-        idle=c.gpu.sum(axis=1)
-        ratio=np.searchsorted(self.cuts, c.cpu/np.maximum(idle,1)/1.0)
-        ratio=np.where(idle==0, 99, ratio)
-        for i in range(len(c.cpu)):
-            key=(c.models[c.model[i]],int(ratio[i]))
-            cc[key]+=int(c.cpu[i]); wid[key]=max(wid[key],int(c.whole[i]))
-            for x in c.gpu[i].tolist():
-                if x: gc[(key,x)]+=1
-        pcs={}
-        for (key,x),n in gc.items(): pcs.setdefault(key,[]).append((x,n))
-        cls=[IdleClass(key[0],cpu,tuple(sorted(pcs.get(key,()))),wid[key]) for key,cpu in sorted(cc.items()) if cpu]
-        P=PriceProgram(self.wanted,cls); v,pr=P.solve(self.prices,40); self.prices=pr
-        self.ncls=len(cls)
-        self.left=Leftover(self.wanted,pr,c.models,self.most,RATES)
-        self.lp+=time.perf_counter()-t
-    def val(self,model,cpu,gpu):
-        s=np.zeros(len(model))
-        if self.a: s+=self.a*self.F.of(model,cpu,gpu)
-        if self.b: s+=self.b*self.M.of(model,cpu,gpu)
-        if self.g: s-=self.g*self.left.of(model,cpu,gpu)
-        return s
-    def score(self,kind,nodes):
-        c=self.cluster; k=c.kinds[kind]
-        model,cpu,gpu=c.model[nodes],c.cpu[nodes],c.gpu[nodes]
-        before=self.val(model,cpu,gpu)
-        z=np.zeros(len(nodes),dtype=np.int64)
-        if k.share:
-            r,q=np.nonzero(gpu>=k.milli)
-            after=gpu[r].copy(); after[np.arange(len(r)),q]-=k.milli
-            cost=np.full(gpu.shape,np.inf)
-            cost[r,q]=self.val(model[r],cpu[r]-k.cpu,after)
-            best=cost.argmin(axis=1); x=cost[np.arange(len(nodes)),best]-before
-        else:
-            after=gpu.copy()
-            if k.gpus:
-                order=np.cumsum(gpu==1000,axis=1); after[(gpu==1000)&(order<=k.gpus)]=0
-            x=self.val(model,cpu-k.cpu,after)-before; best=z
-        if self.bucket: x=np.floor(x/self.bucket+0.5)
-        return -x,best
+    """Scores nodes by the loss of value, at prices that are found anew now and then."""
+
+    fresh = False
+
+    def __init__(self, cluster: Cluster, trace: Workload) -> None:
+        self.cluster = cluster
+        self.popularity = list(zip(trace.kinds, trace.popularity().tolist(), strict=True))
+        self.cpu_per_gpu = float(cluster.cpu.sum() * GPU_MILLI / cluster.idle)
+        common = expected(typical(trace), cluster.idle, self.cpu_per_gpu)
+        self.multi_fit = MultiFit(common, cluster.models)
+        self._prices: Floats | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Finds prices for what is idle now."""
+        cluster = self.cluster
+        wanted = expected(self.popularity, max(cluster.idle, GPU_MILLI), self.cpu_per_gpu)
+        classes = pool(cluster.models, cluster.model, cluster.cpu, cluster.gpu)
+        _, self._prices = PriceProgram(wanted, classes).solve(self._prices)
+        most = cluster.gpu.shape[1]
+        self.leftover = Leftover(wanted, self._prices, cluster.models, most, CPU_RATES)
+
+    def burden(self, model: Ints, cpu: Ints, gpu: Ints) -> Floats:
+        """What placements should keep small: the less valuable what is left, the larger."""
+        waste = self.multi_fit.of(model, cpu, gpu)
+        return np.asarray(MULTI_FIT * waste - self.leftover.of(model, cpu, gpu))
+
+    def losses(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """Least loss in milli-GPU on each node, and the GPU for a share."""
+        cluster, asked = self.cluster, self.cluster.kinds[kind]
+        model, cpu, gpu = cluster.model[nodes], cluster.cpu[nodes], cluster.gpu[nodes]
+        before = self.burden(model, cpu, gpu)
+        if not asked.share:
+            after = gpu.copy()
+            if asked.gpus:
+                whole = gpu == GPU_MILLI
+                after[whole & (np.cumsum(whole, axis=1) <= asked.gpus)] = 0
+            loss = self.burden(model, cpu - asked.cpu, after) - before
+            return loss, np.zeros(len(nodes), dtype=np.int64)
+        # GPUs with the same left are the same.
+        first = np.ones(gpu.shape, dtype=bool)
+        for column in range(1, gpu.shape[1]):
+            first[:, column] = (gpu[:, :column] != gpu[:, column : column + 1]).all(axis=1)
+        rows, columns = np.nonzero((gpu >= asked.milli) & first)
+        after = gpu[rows]
+        after[np.arange(len(rows)), columns] -= asked.milli
+        each = np.full(gpu.shape, np.inf)
+        each[rows, columns] = self.burden(model[rows], cpu[rows] - asked.cpu, after)
+        each[rows, columns] += TIGHT * (gpu[rows, columns] - asked.milli)
+        best = each.argmin(axis=1)
+        return each[np.arange(len(nodes)), best] - before, np.asarray(best)
+
+    def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """See `policies.Policy`."""
+        loss, gpu = self.losses(kind, nodes)
+        return -np.floor(loss / BUCKET + 0.5), gpu
