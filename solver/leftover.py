@@ -4,7 +4,7 @@ v(node) = the largest sum of prices of tasks that fit together into the node's i
 Exactly that is a knapsack; here CPU is priced instead of counted (Lagrangian relaxation), which
 splits the node into its GPUs:
 
-    v(node) = min over lambda of  lambda * cpu + sum over GPUs of f(lambda, idle milli-GPU of the GPU)
+    v(node) = min over lambda of  lambda * cpu + sum of f(lambda, x) over GPUs with x milli-GPU idle
     f(lambda, x) = the largest sum of (price - lambda * CPU) of tasks whose shares fit into x
 
 so v is never below the knapsack's value, and is the least that the linear relaxation pays for the
@@ -48,7 +48,10 @@ class Wanted:
 
 
 class Leftover:
-    """Values of idle parts of nodes at fixed prices."""
+    """Values of idle parts of nodes at fixed prices.
+
+    With few `rates`, v is larger than its minimum over all lambdas would be, never smaller.
+    """
 
     def __init__(
         self,

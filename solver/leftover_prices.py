@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from ortools.linear_solver import pywraplp
@@ -57,7 +58,7 @@ def pool(models: Sequence[str], model: Ints, cpu: Ints, gpu: Ints) -> list[IdleC
         entry = IdleClass(
             model=models[name],
             cpu=int(cpu[members].sum()),
-            gpus=tuple((amount, count) for amount, count in pieces if amount),
+            gpus=tuple((amount, number) for amount, number in pieces if amount),
             widest=int(whole[members].max()),
         )
         if entry.cpu:
@@ -81,7 +82,7 @@ class PriceProgram:
         self._demand = [self._solver.RowConstraint(low, kind.count, "") for kind in wanted]
         self._cpu = [self._solver.RowConstraint(low, entry.cpu, "") for entry in classes]
         self._room = [
-            {amount: self._solver.RowConstraint(low, count, "") for amount, count in entry.gpus}
+            {amount: self._solver.RowConstraint(low, pieces, "") for amount, pieces in entry.gpus}
             for entry in classes
         ]
         self._known: set[tuple[int, int, tuple[int, ...]]] = set()
@@ -111,8 +112,8 @@ class PriceProgram:
         column = self._solver.NumVar(0, self._solver.infinity(), "")
         kinds = [self.wanted[i] for i in tasks]
         self._goal.SetCoefficient(column, sum(kind.worth for kind in kinds))
-        for i, count in Counter(tasks).items():
-            self._demand[i].SetCoefficient(column, count)
+        for i, times in Counter(tasks).items():
+            self._demand[i].SetCoefficient(column, times)
         cpu = sum(kind.cpu for kind in kinds)
         if cpu:
             self._cpu[row].SetCoefficient(column, cpu)
@@ -121,15 +122,16 @@ class PriceProgram:
             self._room[row][amount].SetCoefficient(column, pieces)
         return True
 
-    def solve(self, start: Floats | None = None, rounds: int = 60) -> tuple[float, Floats]:
+    def solve(self, start: Floats | None = None, rounds: int | None = 60) -> tuple[float, Floats]:
         """Value and price of each kind, in milli-GPU.
 
         `start`: prices to find the first columns at. Ends after `rounds` of new columns, though
-        there may be more that pay.
+        there may be more that pay; None: when no more do, so that the value is the optimum, to
+        `TOLERANCE` per GPU. Raises ArithmeticError where the LP solver finds no optimum.
         """
         worth = np.array([kind.worth for kind in self.wanted])
         self._grow(worth if start is None else start, None)
-        for _ in range(rounds):
+        for _ in count() if rounds is None else range(rounds):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 raise ArithmeticError("the program of prices has no optimum")
             value, prices = float(self._goal.Value()), self._prices()

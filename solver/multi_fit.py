@@ -32,10 +32,7 @@ class MultiFit:
         self._cpu: Ints = np.array([max(1, kind.cpu) for kind in kinds], dtype=np.int64)
         self._weight: Floats = np.array(
             [
-                [
-                    kind.count / total * kind.gpus * kind.milli * kind.allows(model)
-                    for kind in kinds
-                ]
+                [kind.count / total * kind.gpus * kind.milli * kind.allows(model) for kind in kinds]
                 for model in models
             ]
         )

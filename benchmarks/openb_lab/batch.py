@@ -12,13 +12,14 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from ortools.linear_solver import pywraplp
+from ortools.sat.python import cp_model
+
 from openb_lab.cluster import Cluster
-from openb_lab.run import Scores
+from openb_lab.scores import Scores
 from openb_lab.states import States, apply, options
 from openb_lab.value import BUCKET, Value
 from openb_lab.workload import Floats, Ints
-from ortools.linear_solver import pywraplp
-from ortools.sat.python import cp_model
 
 SPARE = 4
 """Candidate nodes per kind beyond one for each of its pods."""
@@ -45,11 +46,14 @@ class Column:
 class Losses:
     """`Value` with exact losses as scores, for `Scores` to keep."""
 
-    fresh = False
-
     def __init__(self, policy: Value, order: Ints) -> None:
         self.policy = policy
+        self.every = policy.every
         self.tie = BUCKET * order / len(order)
+
+    def refresh(self) -> None:
+        """New prices."""
+        self.policy.refresh()
 
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
         """See `policies.Policy`."""
@@ -67,13 +71,9 @@ class Rounds:
         self.losses = Losses(policy, order)
         self.scores = Scores(self.cluster, self.losses)
 
-    def refresh(self) -> None:
-        """New prices."""
-        self.policy.refresh()
-        self.scores.forget()
-
     def place(self, batch: list[int]) -> list[bool]:
         """Whether each pod of the batch found a place."""
+        self.scores.arrive(len(batch))
         wanted = Counter(batch)
         placed: Counter[int] = Counter()
         for column in self._choose(wanted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from openb_lab.workload import GPU_MILLI, Bools, Ints, Kind, Workload
 
 

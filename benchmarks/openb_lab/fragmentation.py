@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from openb_lab.workload import GPU_MILLI, Floats, Ints, Kind
 
 

@@ -1,8 +1,8 @@
 """Where one pod goes: the policies that the ATC'23 paper compares, each with its published score.
 
 A policy scores nodes for a kind; the highest score wins, ties go to the first node in an order that
-is drawn once per run. Scores are whole numbers from 0 to 100, as a scheduler plugin of Kubernetes
-must give them: this rounding is part of what was published.
+is drawn once per run, as in the published simulator. Scores are whole numbers from 0 to 100, as
+Kubernetes asks of a scheduler plugin: this rounding is part of what was published.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+
 from openb_lab.cluster import Cluster
 from openb_lab.fragmentation import Fragmentation
 from openb_lab.workload import Floats, Ints, Workload, typical
@@ -24,8 +25,11 @@ NOT_HERE = -np.inf
 class Policy(Protocol):
     """Scores nodes for one more pod."""
 
-    fresh: bool
-    """Whether scores hold for this pod alone, and are not to be kept."""
+    every: int
+    """Arrivals after which `refresh` is due and earlier scores no longer hold; 0 for never."""
+
+    def refresh(self) -> None:
+        """Looks at the cluster anew."""
 
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
         """Score (higher is better) and GPU index for a share, of nodes on which the kind fits."""
@@ -33,12 +37,15 @@ class Policy(Protocol):
 
 
 class Tightest:
-    """What policies share that leave the choice of a GPU to best fit: the smallest that suffices."""
+    """The choice of a GPU by best fit: the smallest that suffices."""
 
-    fresh = False
+    every = 0
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+
+    def refresh(self) -> None:
+        """Nothing to do."""
 
     def gpu(self, kind: int, nodes: Ints) -> Ints:
         """The GPU with the least idle that suffices."""
@@ -51,6 +58,7 @@ class BestFit(Tightest):
     """Least CPU and GPU left over, each by the largest node's, half and half."""
 
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """See `Policy`."""
         asked = self.cluster.kinds[kind]
         cpu = (self.cluster.cpu[nodes] - asked.cpu) / MOST_CPU
         gpu = (self.cluster.gpu[nodes].sum(axis=1) - asked.total) / MOST_GPU
@@ -58,9 +66,10 @@ class BestFit(Tightest):
 
 
 class DotProduct(Tightest):
-    """Tetris (SIGCOMM'14) with its sign turned: the smallest product of request and what is idle."""
+    """The smallest product of request and what is idle: Tetris (SIGCOMM'14), its sign turned."""
 
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """See `Policy`."""
         asked = self.cluster.kinds[kind]
         cpu = self.cluster.cpu[nodes] / MOST_CPU * (asked.cpu / MOST_CPU)
         gpu = self.cluster.gpu[nodes].sum(axis=1) / MOST_GPU * (asked.total / MOST_GPU)
@@ -70,13 +79,17 @@ class DotProduct(Tightest):
 class RandomFit:
     """Any node on which the pod fits, any GPU that suffices."""
 
-    fresh = True
+    every = 1
 
     def __init__(self, cluster: Cluster, rng: np.random.Generator) -> None:
         self.cluster = cluster
         self.rng = rng
 
+    def refresh(self) -> None:
+        """Nothing to do; that scores no longer hold is enough."""
+
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """See `Policy`."""
         idle = self.cluster.gpu[nodes]
         draw = self.rng.random(idle.shape)
         gpu = np.where(idle >= self.cluster.kinds[kind].milli, draw, -1.0).argmax(axis=1)
@@ -89,14 +102,18 @@ class Fgd:
     With `exact`, -dF itself.
     """
 
-    fresh = False
+    every = 0
 
     def __init__(self, cluster: Cluster, trace: Workload, *, exact: bool = False) -> None:
         self.cluster = cluster
         self.exact = exact
         self.measure = Fragmentation(typical(trace), cluster.models, cluster.gpu.shape[1])
 
+    def refresh(self) -> None:
+        """Nothing to do."""
+
     def score(self, kind: int, nodes: Ints) -> tuple[Floats, Ints]:
+        """See `Policy`."""
         cluster, asked = self.cluster, self.cluster.kinds[kind]
         model, cpu, gpu = cluster.model[nodes], cluster.cpu[nodes], cluster.gpu[nodes]
         before = self.measure.of(model, cpu, gpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from openb_lab.cluster import Cluster
 from openb_lab.value import TIGHT, Value
 from openb_lab.workload import GPU_MILLI, Floats, Ints

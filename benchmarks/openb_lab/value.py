@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+
 from openb_lab.cluster import Cluster
 from openb_lab.workload import GPU_MILLI, Floats, Ints, Kind, Workload, typical
-
 from trencadis.solver.leftover import Leftover, Wanted
 from trencadis.solver.leftover_prices import PriceProgram, pool
 from trencadis.solver.multi_fit import MultiFit
@@ -31,9 +31,7 @@ CPU_RATES: Floats = np.concatenate([[0.0], np.geomspace(0.002, 0.25, 31)])
 """Milli-GPU per milli-CPU that `Leftover` tries."""
 
 
-def expected(
-    kinds: Sequence[tuple[Kind, float]], idle: float, cpu_per_gpu: float
-) -> list[Wanted]:
+def expected(kinds: Sequence[tuple[Kind, float]], idle: float, cpu_per_gpu: float) -> list[Wanted]:
     """As many pods of the given popularity as would fill `idle` milli-GPU.
 
     A pod is worth its milli-GPU; one without GPUs as much as its CPU is of a GPU's part of it.
@@ -58,7 +56,7 @@ def expected(
 class Value:
     """Scores nodes by the loss of value, at prices that are found anew now and then."""
 
-    fresh = False
+    every = EVERY
 
     def __init__(self, cluster: Cluster, trace: Workload) -> None:
         self.cluster = cluster

@@ -91,9 +91,7 @@ def workload(nodes: list[NodeRow], rows: list[PodRow]) -> Workload:
         for row in rows
         for models in (tuple(sorted(row.models)) if row.gpus else (),)
     ]
-    kinds = tuple(
-        sorted(set(asked), key=lambda k: (k.gpus, k.milli, k.cpu, k.memory, k.models))
-    )
+    kinds = tuple(sorted(set(asked), key=lambda k: (k.gpus, k.milli, k.cpu, k.memory, k.models)))
     index = {kind: i for i, kind in enumerate(kinds)}
     return Workload(tuple(nodes), kinds, np.array([index[kind] for kind in asked], dtype=np.int64))
 
