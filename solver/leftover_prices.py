@@ -19,6 +19,8 @@ from ortools.linear_solver import pywraplp
 
 from trencadis.solver.leftover import GPU_MILLI, Floats, Ints, Wanted, share_unit
 
+CPU_UNIT = 1_000
+"""Milli-CPU to one unit of the program, so that its coefficients are of one size."""
 TOLERANCE = 1e-3
 """Least gain per unit of a column, in milli-GPU."""
 
@@ -75,12 +77,11 @@ class PriceProgram:
         self.unit = share_unit(wanted)
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._solver.SuppressOutput()
-        self._solver.SetSolverSpecificParametersAsString("use_preprocessing: false")
         self._goal = self._solver.Objective()
         self._goal.SetMaximization()
         low = -self._solver.infinity()
         self._demand = [self._solver.RowConstraint(low, kind.count, "") for kind in wanted]
-        self._cpu = [self._solver.RowConstraint(low, entry.cpu, "") for entry in classes]
+        self._cpu = [self._solver.RowConstraint(low, entry.cpu / CPU_UNIT, "") for entry in classes]
         self._room = [
             {amount: self._solver.RowConstraint(low, pieces, "") for amount, pieces in entry.gpus}
             for entry in classes
@@ -116,7 +117,7 @@ class PriceProgram:
             self._demand[i].SetCoefficient(column, times)
         cpu = sum(kind.cpu for kind in kinds)
         if cpu:
-            self._cpu[row].SetCoefficient(column, cpu)
+            self._cpu[row].SetCoefficient(column, cpu / CPU_UNIT)
         if amount:
             pieces = max((kind.gpus for kind in kinds), default=1)
             self._room[row][amount].SetCoefficient(column, pieces)
@@ -132,12 +133,20 @@ class PriceProgram:
         worth = np.array([kind.worth for kind in self.wanted])
         self._grow(worth if start is None else start, None)
         for _ in count() if rounds is None else range(rounds):
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-                raise ArithmeticError("the program of prices has no optimum")
+            self._optimise()
             value, prices = float(self._goal.Value()), self._prices()
-            if not self._grow(prices, [row.dual_value() for row in self._cpu]):
+            if not self._grow(prices, [row.dual_value() / CPU_UNIT for row in self._cpu]):
                 break
         return value, prices
+
+    def _optimise(self) -> None:
+        # Scaling makes GLOP give up now and then (ABNORMAL); without it, it then succeeds.
+        for scaling in ("true", "false"):
+            parameters = f"use_preprocessing: false use_scaling: {scaling}"
+            self._solver.SetSolverSpecificParametersAsString(parameters)
+            if self._solver.Solve() == pywraplp.Solver.OPTIMAL:
+                return
+        raise ArithmeticError("the program of prices has no optimum")
 
     def _prices(self) -> Floats:
         worth = np.array([kind.worth for kind in self.wanted])
