@@ -28,8 +28,8 @@ DEPTH = 6
 PRICINGS = 3
 SECONDS = 0.25
 """Time limit of CP-SAT."""
-PLACED = 2.0
-"""What placing a pod counts, by its worth: enough that no loss of value outweighs it."""
+PLACED = 1.1
+"""What placing a pod counts, by its worth: pods that cost more of what is left come last."""
 
 
 @dataclass(frozen=True, slots=True)
