@@ -82,10 +82,10 @@ class Rounds:
                 placed[kind] += 1
         rest = sorted((wanted - placed).elements(), key=self._size, reverse=True)
         for kind in rest:
-            score, gpu = self.scores.of(kind)
+            score, choice = self.scores.of(kind)
             node = int(score.argmax())
             if score[node] > -np.inf:
-                self.cluster.place(kind, node, int(gpu[node]))
+                self.cluster.place(kind, node, int(choice[node]))
                 placed[kind] += 1
         done = []
         for kind in batch:
