@@ -150,8 +150,7 @@ class PriceProgram:
 
     def _prices(self) -> Floats:
         worth = np.array([kind.worth for kind in self.wanted])
-        prices: Floats = worth - np.array([row.dual_value() for row in self._demand])
-        return prices
+        return np.asarray(worth - np.array([row.dual_value() for row in self._demand]))
 
     def _grow(self, prices: Floats, duals: list[float] | None) -> int:
         """Adds, for each size of share on each piece, the best pattern with it; how many.

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openb_lab.batch import Rounds
 from openb_lab.cluster import Cluster
+from openb_lab.compare import measure
 from openb_lab.fragmentation import Fragmentation
 from openb_lab.limit import limit
 from openb_lab.policies import BestFit, DotProduct, Fgd, RandomFit
@@ -252,3 +253,12 @@ def test_the_command_prints_json_and_tells_what_is_wrong_with_a_table(
     told = capsys.readouterr().err.strip()
     assert told.startswith(f"{pods}:2: ")
     assert "\n" not in told
+
+
+@pytest.mark.parametrize("policy", ["trencadis", "trencadis-batch", "random"])
+def test_equal_seeds_give_equal_runs(policy: str) -> None:
+    trace = tiny(5, nodes=6)
+    first, again, other = (measure(trace, policy, seed, 8) for seed in (1, 1, 2))
+    for key in ("allocated_pct", "fragmented_pct"):
+        assert first[key] == again[key]
+    assert first["allocated_pct"] != other["allocated_pct"]

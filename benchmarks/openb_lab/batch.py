@@ -26,10 +26,10 @@ SPARE = 4
 DEPTH = 6
 """Most pods that a column puts on a node."""
 PRICINGS = 3
-SECONDS = 0.25
-"""Time limit of CP-SAT."""
-PLACED = 2.0
-"""What placing a pod counts, by its worth: enough that no loss of value outweighs it."""
+EFFORT = 0.1
+"""Limit of CP-SAT in its deterministic time, so that a run does not depend on the machine."""
+PLACED = 1.1
+"""What placing a pod counts, by its worth: pods that cost more of what is left come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class Rounds:
                 placed[kind] += 1
         rest = sorted((wanted - placed).elements(), key=self._size, reverse=True)
         for kind in rest:
-            score, gpu = self.scores.of(kind)
+            score, choice = self.scores.of(kind)
             node = int(score.argmax())
             if score[node] > -np.inf:
-                self.cluster.place(kind, node, int(gpu[node]))
+                self.cluster.place(kind, node, int(choice[node]))
                 placed[kind] += 1
         done = []
         for kind in batch:
@@ -221,10 +221,10 @@ class Pool:
         gains = [round(column.gain) for column in self.columns]
         model.maximize(cp_model.LinearExpr.weighted_sum(chosen, gains))
         solver = cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = SECONDS
+        solver.parameters.max_deterministic_time = EFFORT
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
-        solver.parameters.relative_gap_limit = 1e-4
+        solver.parameters.relative_gap_limit = 1e-3
         status = solver.solve(model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return []

@@ -37,9 +37,14 @@ def options(policy: Value, states: States, kinds: list[int]) -> tuple[Floats, In
     """
     cluster = policy.cluster
     model = cluster.model[states.node]
-    rows, columns, gpus, after, cpu, extra = [], [], [], [], [], []
+    rows: list[Ints] = []
+    columns: list[Ints] = []
+    gpus: list[Ints] = []
+    after: list[Ints] = []
+    cpu: list[Ints] = []
+    extra: list[Floats] = []
     first = np.ones(states.gpu.shape, dtype=bool)
-    for g in range(1, first.shape[1]):
+    for g in range(1, states.gpu.shape[1]):
         first[:, g] = (states.gpu[:, :g] != states.gpu[:, g : g + 1]).all(axis=1)
     whole = states.gpu == GPU_MILLI
     nth = np.cumsum(whole, axis=1)
@@ -51,7 +56,7 @@ def options(policy: Value, states: States, kinds: list[int]) -> tuple[Floats, In
             row, gpu = np.nonzero(fits[:, None] & first & (states.gpu >= asked.milli))
             left = states.gpu[row]
             left[np.arange(len(row)), gpu] -= asked.milli
-            extra.append(TIGHT * left[np.arange(len(row)), gpu])
+            extra.append(np.asarray(TIGHT * left[np.arange(len(row)), gpu], dtype=np.float64))
         else:
             row = np.flatnonzero(fits & (nth[:, -1] >= asked.gpus))
             gpu = np.zeros(len(row), dtype=np.int64)
@@ -62,16 +67,16 @@ def options(policy: Value, states: States, kinds: list[int]) -> tuple[Floats, In
         after.append(left)
         cpu.append(states.cpu[row] - asked.cpu)
         columns.append(np.full(len(row), column))
-    row, column, gpu = np.concatenate(rows), np.concatenate(columns), np.concatenate(gpus)
+    at, of, taken = np.concatenate(rows), np.concatenate(columns), np.concatenate(gpus)
     before = policy.burden(model, states.cpu, states.gpu)
-    then = policy.burden(model[row], np.concatenate(cpu), np.concatenate(after))
-    loss = then + np.concatenate(extra) - before[row]
+    then = policy.burden(model[at], np.concatenate(cpu), np.concatenate(after))
+    loss = then + np.concatenate(extra) - before[at]
     # The last write wins, so the least loss is written last.
     order = np.argsort(-loss, kind="stable")
     best: Floats = np.full((len(states.node), len(kinds)), np.inf)
     where: Ints = np.zeros(best.shape, dtype=np.int64)
-    best[row[order], column[order]] = loss[order]
-    where[row[order], column[order]] = gpu[order]
+    best[at[order], of[order]] = loss[order]
+    where[at[order], of[order]] = taken[order]
     return best, where
 
 

@@ -8,7 +8,6 @@ breaks ties by packing. Losses that differ by less than `BUCKET` are equal: diff
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,9 +36,10 @@ def expected(kinds: Sequence[tuple[Kind, float]], idle: float, cpu_per_gpu: floa
     A pod is worth its milli-GPU; one without GPUs as much as its CPU is of a GPU's part of it.
     """
     mean = sum(share * kind.total for kind, share in kinds)
-    counts: Counter[tuple[int, int, int, tuple[str, ...]]] = Counter()
+    counts: dict[tuple[int, int, int, tuple[str, ...]], float] = {}
     for kind, share in kinds:
-        counts[(kind.gpus, kind.milli, kind.cpu, kind.models)] += share
+        key = (kind.gpus, kind.milli, kind.cpu, kind.models)
+        counts[key] = counts.get(key, 0.0) + share
     return [
         Wanted(
             gpus=gpus,

@@ -71,7 +71,7 @@ class Workload:
     def popularity(self) -> Floats:
         """Share of each kind among the pods."""
         counts = np.bincount(self.pods, minlength=len(self.kinds))
-        return counts / counts.sum()
+        return np.asarray(counts / counts.sum())
 
 
 def load(folder: Path, name: str) -> Workload:
