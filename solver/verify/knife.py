@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -87,10 +88,18 @@ class Knife:
             number += 1
         return number
 
-    def _packs(self, gpus: list[Mig], profiles: list[str]) -> bool:
-        """Whether all of these instances fit at once."""
+    def _packs(
+        self, gpus: list[Mig], profiles: list[str], failed: set[object] | None = None
+    ) -> bool:
+        """Whether all of these instances fit at once. `failed`: what is known not to work."""
         if not profiles:
             return True
+        failed = set() if failed is None else failed
+        # Which GPU is which makes no difference.
+        alike = Counter((gpu.model, gpu.used, gpu.idle, gpu.fixed) for gpu in gpus)
+        state = (frozenset(alike.items()), len(profiles))
+        if state in failed:
+            return False
         tried: set[tuple[object, ...]] = set()
         for i, gpu in enumerate(gpus):
             look = (gpu.model, gpu.used, gpu.idle, gpu.fixed)
@@ -104,8 +113,9 @@ class Knife:
                     continue
                 if legal(table, gpu.used | {new}):
                     more = replace(gpu, used=gpu.used | {new}, idle=gpu.idle - {new})
-                    if self._packs([*gpus[:i], more, *gpus[i + 1 :]], profiles[1:]):
+                    if self._packs([*gpus[:i], more, *gpus[i + 1 :]], profiles[1:], failed):
                         return True
+        failed.add(state)
         return False
 
     def idle_units(self, gpu: Mig | Shared, unit: int) -> int:
