@@ -96,9 +96,10 @@ class Alone:
     def starts(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
         """Whether the unit (a job, or all waiting jobs of a group) starts if nobody else waits."""
         alone = only(snapshot, unit)
-        jobs = {job.name: job for job in alone.jobs}
         parts = any(
-            asks_for_mig(jobs[name].request) or jobs[name].request.share for name in unit
+            asks_for_mig(job.request) or job.request.share is not None
+            for job in alone.jobs
+            if job.name in unit
         )
         # Groups share limits and room, and pieces of GPUs are found by the round alone.
         if len(unit) > 1 or parts or alone.policy.fragmentation == "weighted":
