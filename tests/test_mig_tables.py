@@ -20,7 +20,7 @@ from trencadis.solver.layouts import is_legal
 from trencadis.solver.segments import maximal_layouts
 from trencadis.solver.verify.second import legal
 
-SHARED = Path("/work/shared/data")
+SHARED = Path(__file__).resolve().parents[2] / "shared/data"
 CAPTURES = SHARED / "formats/nvidia-smi"
 FACTS = SHARED / "mig/mig_profiles.json"
 TABLES = {entry.gpu: entry.table for entry in built_in()}

@@ -13,7 +13,7 @@ from trencadis.models.mig import MigTable, find_table
 from trencadis.solver.layouts import is_legal
 from trencadis.solver.segments import fewest_gpus, maximal_layouts
 
-PARVA = Path("/work/shared/data/traces/parvagpu/deployment")
+PARVA = Path(__file__).resolve().parents[2] / "shared/data/traces/parvagpu/deployment"
 SIZES = {1: "1g.10gb", 2: "2g.20gb", 3: "3g.40gb", 4: "4g.40gb", 7: "7g.80gb"}
 
 
