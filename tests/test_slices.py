@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import build as b
@@ -25,6 +26,7 @@ from trencadis.models import (
     Snapshot,
     TaskAllocation,
     apply,
+    load_snapshot,
 )
 from trencadis.models.check import check
 from trencadis.models.faults import InvalidInputError
@@ -445,3 +447,9 @@ def test_instances_that_the_table_does_not_know_close_their_gpu() -> None:
     odd = gpus((("1g.77gb", 0),))
     plan = solve_exactly(b.snapshot(odd, ask("a", ONE)))
     assert plan.starts == ()
+
+
+def test_one_new_gpu_is_reserved_once_by_recipes_of_pieces() -> None:
+    data = Path(__file__).with_name("data") / "shares_recipe.json"
+    found, _ = load_snapshot(data.read_bytes())
+    solve_exactly(found)
