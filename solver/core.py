@@ -55,14 +55,22 @@ def fractional(point: npt.NDArray[np.float64]) -> Mask:
     return result
 
 
+def whole_part(point: npt.NDArray[np.float64]) -> Ints:
+    """Each rounded down, what is whole but for floats to that."""
+    whole: Ints = np.floor(point + WHOLE).astype(np.int64)
+    return whole
+
+
 def reduced_costs(
     flat: Matrix, objective: Objective, relaxation: Relaxation
 ) -> npt.NDArray[np.float64]:
-    """Reduced cost of each column, in floats."""
+    """Reduced cost of each column, in floats; rows added since the solve have none."""
     reduced = np.zeros(len(relaxation.point))
     for column, cost in objective.terms.items():
         reduced[column] = cost
-    np.subtract.at(reduced, flat.column, flat.value * relaxation.duals[flat.row])
+    known = flat.row < len(relaxation.duals)
+    spent = flat.value[known] * relaxation.duals[flat.row[known]]
+    np.subtract.at(reduced, flat.column[known], spent)
     return reduced
 
 

@@ -16,7 +16,15 @@ import numpy.typing as npt
 from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
-from trencadis.solver.core import WHOLE, Field, Mask, decide_close, fractional, reduced_costs
+from trencadis.solver.core import (
+    WHOLE,
+    Field,
+    Mask,
+    decide_close,
+    fractional,
+    reduced_costs,
+    whole_part,
+)
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program
 
@@ -51,8 +59,8 @@ class Guide:
     """A point whose starts are whole."""
 
     point: npt.NDArray[np.float64]
-    starts: dict[int, int]
-    """Value of each piece column."""
+    pieces: Ints
+    """Columns of the units that start, whole at the point but for floats."""
     values: dict[str, float]
     """What each stage reaches there; stages that were not worked out are missing."""
     close: Sequence[dict[int, float]]
@@ -73,11 +81,10 @@ class Guider:
         self.settled = np.zeros(len(self.low), dtype=bool)
         self.values: dict[str, float] = {}
         self.close: list[dict[int, float]] = []
-        self.reduced = np.zeros(len(self.low))
 
     def guide(self) -> Guide | None:
         """The guide; None if no relaxation was solved."""
-        last: Relaxation | None = None
+        last: tuple[Objective, Relaxation] | None = None
         for objective in self.program.objectives:
             if not objective.terms:
                 continue
@@ -87,24 +94,18 @@ class Guider:
             if reached is None:
                 # Floats got in each other's way: the stages so far are guide enough.
                 break
-            last = reached
+            last = (objective, reached)
         if last is None:
             return None
-        relaxation = self._lift(last) or last
-        whole = np.floor(relaxation.point + WHOLE).astype(np.int64)
-        return Guide(
-            point=relaxation.point,
-            values=self.values,
-            starts={int(c): int(whole[c]) for c in self.parts.pieces},
-            close=self.close,
-            reduced=self.reduced,
-        )
+        reduced = reduced_costs(self.relaxed.flat(), *last)
+        lifted = self._lift(last[1])
+        if lifted is not None:
+            last = lifted
+            reduced = reduced_costs(self.relaxed.flat(), *last)
+        return Guide(last[1].point, self.parts.pieces, self.values, self.close, reduced)
 
     def _solve(self, objective: Objective) -> Relaxation | None:
-        relaxation = self.relaxed.solve(objective, self.limits.clock.left())
-        if relaxation is not None:
-            self.reduced = reduced_costs(self.relaxed.flat(), objective, relaxation)
-        return relaxation
+        return self.relaxed.solve(objective, self.limits.clock.left())
 
     def _stage(self, objective: Objective) -> Relaxation | None:
         relaxation = self._solve(objective)
@@ -116,13 +117,14 @@ class Guider:
             dtype=np.int64,
         )
         if mine.size:
-            close = np.abs(self.reduced[mine]).tolist()
+            reduced = reduced_costs(self.relaxed.flat(), objective, relaxation)
+            close = np.abs(reduced[mine]).tolist()
             self.close.append(dict(zip(mine.tolist(), close, strict=True)))
             if fractional(relaxation.point[mine]).any():
                 relaxation = self._make_whole(objective, relaxation, mine)
                 if relaxation is None:
                     return None
-            whole = np.floor(relaxation.point[mine] + WHOLE).astype(np.int64)
+            whole = whole_part(relaxation.point[mine])
             # What is whole to three digits only must not make this infeasible.
             self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole)
             self.settled[mine] = True
@@ -190,7 +192,6 @@ class Guider:
         decided = decide_close(
             self.relaxed, objective, relaxation, field, slack, effort, self.limits.stop
         )
-        broken = mine[fractional(relaxation.point[mine])]
         if decided is not None:
             most = np.array([decided[c] for c in mine], dtype=np.int64)
             self._restrict(mine, np.minimum(self.low[mine], most), most)
@@ -198,11 +199,11 @@ class Guider:
             if again is None:
                 return None
             relaxation = again
-            broken = mine[fractional(relaxation.point[mine])]
+        broken = mine[fractional(relaxation.point[mine])]
         dived = self._dive(objective, relaxation, mine)
         if dived is None:
             return None
-        whole = np.floor(dived.point[mine] + WHOLE).astype(np.int64)
+        whole = whole_part(dived.point[mine])
         return dived.value, whole, broken
 
     def _dive(
@@ -228,11 +229,11 @@ class Guider:
             if down is None:
                 return None
             relaxation = down
-        whole = np.floor(relaxation.point[mine] + WHOLE).astype(np.int64)
+        whole = whole_part(relaxation.point[mine])
         self._restrict(mine, np.minimum(self.low[mine], whole), whole)
         return self._solve(objective)
 
-    def _lift(self, relaxation: Relaxation) -> Relaxation | None:
+    def _lift(self, relaxation: Relaxation) -> tuple[Objective, Relaxation] | None:
         """Where many jobs are spread over parts of domains: whole jobs per domain, level by level.
 
         Jobs that don't fill a domain in whole numbers go up to the next level. That costs some
@@ -250,9 +251,8 @@ class Guider:
                 self._restrict(pieces, self.low[pieces], self.high[pieces])
                 lifted = True
             # First as many whole jobs as there are in all, then none that is not whole.
-            for whole in (np.concatenate([_shared_out(relaxation.point[w]) for w in level]), None):
-                most = np.floor(relaxation.point[columns] + WHOLE).astype(np.int64)
-                most = most if whole is None else whole
+            for share_out in (_shared_out, whole_part):
+                most = np.concatenate([share_out(relaxation.point[way]) for way in level])
                 self._restrict(columns, np.minimum(self.low[columns], most), most)
                 again = self._solve(blend)
                 if again is None:
@@ -264,12 +264,14 @@ class Guider:
             reached = (cost * relaxation.point[c] for c, cost in objective.terms.items())
             self.values[objective.name] = objective.constant + sum(reached)
         self._pin(blend, relaxation.value + 1)
-        return self._solve(self.program.objectives[-1]) or relaxation
+        last = self.program.objectives[-1]
+        reached = self._solve(last)
+        return (blend, relaxation) if reached is None else (last, reached)
 
 
 def _shared_out(point: npt.NDArray[np.float64]) -> Ints:
     """The whole part of each, and one more for those with the largest rest, up to the same sum."""
-    whole: Ints = np.floor(point + WHOLE).astype(np.int64)
+    whole = whole_part(point)
     more = int(np.floor(point.sum() + WHOLE)) - int(whole.sum())
     if more > 0:
         whole[np.argsort(whole - point, kind="stable")[:more]] += 1

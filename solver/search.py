@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from trencadis.solver.bound import Ints, Matrix, SafeBound, safe_bound
 from trencadis.solver.clock import Limits
-from trencadis.solver.core import WHOLE
+from trencadis.solver.core import whole_part
 from trencadis.solver.cpsat import Window, search
-from trencadis.solver.guide import Guide, Guider, Parts
+from trencadis.solver.guide import Guider, Parts
 from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.model.build import Model
@@ -177,7 +177,7 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     settled = None if large else settle(model, guide, limits)
     if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.
-        return Solution(_floor(guide), {}, partial=True)
+        return Solution(whole_part(guide.point).tolist(), {}, partial=True)
     relaxed.loosen()
     solution = Solution(settled, _proven(model, relaxed, settled, limits), relaxed)
     if limits.over() or _good(program, solution, limits.gap):
@@ -228,11 +228,3 @@ def _parts(model: Model) -> Parts:
         open=np.array(columns.shortfalls, dtype=np.int64),
         places=[levels[depth] for depth in sorted(levels)],
     )
-
-
-def _floor(guide: Guide) -> list[int]:
-    """The whole part of a guide."""
-    counts: list[int] = np.floor(guide.point + WHOLE).astype(np.int64).tolist()
-    for column, value in guide.starts.items():
-        counts[column] = value
-    return counts

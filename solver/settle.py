@@ -9,7 +9,7 @@ import numpy as np
 from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
-from trencadis.solver.core import WHOLE
+from trencadis.solver.core import WHOLE, whole_part
 from trencadis.solver.cpsat import Window, search
 from trencadis.solver.guide import Guide
 from trencadis.solver.model.build import Model
@@ -88,7 +88,7 @@ def _as_good(program: Program, guide: Guide, gap: float, counts: list[int]) -> b
 
 def _window(model: Model, guide: Guide, reach: Reach) -> tuple[Ints, Ints]:
     columns, point = model.columns, guide.point
-    floor = np.floor(point + WHOLE).astype(np.int64)
+    floor = whole_part(point)
     ceil = np.ceil(point - WHOLE).astype(np.int64)
     less, more = np.zeros(len(point), dtype=np.int64), np.zeros(len(point), dtype=np.int64)
 
@@ -104,8 +104,7 @@ def _window(model: Model, guide: Guide, reach: Reach) -> tuple[Ints, Ints]:
                 less[column] = more[column] = 1
 
     pieces = _close_pieces(guide, reach.close)
-    for column in guide.starts:
-        floor[column] = ceil[column] = guide.starts[column]
+    ceil[guide.pieces] = floor[guide.pieces]
     less[pieces] = 1
     more[pieces] = 1 if reach.more else 0
     _free_sums(model, less, more)
