@@ -71,6 +71,20 @@ def vector(job: Job, resources: tuple[str, ...]) -> tuple[int, ...]:
     return (request.cpu_milli, request.memory_mib, *named)
 
 
+def occupants(snapshot: Snapshot) -> dict[str, list[tuple[Job, TaskAllocation]]]:
+    """By node: the tasks that run or drain there, and what is held there for a job."""
+    found: defaultdict[str, list[tuple[Job, TaskAllocation]]] = defaultdict(list)
+    jobs = {job.name: job for job in snapshot.jobs}
+    for job in snapshot.jobs:
+        if job.on_nodes:
+            for task in job.allocation:
+                found[task.node].append((job, task))
+    for hold in snapshot.holds:
+        for task in hold.allocation:
+            found[task.node].append((jobs[hold.job], task))
+    return found
+
+
 def capacity(snapshot: Snapshot) -> Capacity:
     """Reads the nodes and what occupies them."""
     names: set[str] = set()
@@ -79,15 +93,7 @@ def capacity(snapshot: Snapshot) -> Capacity:
     for job in snapshot.jobs:
         names.update(job.request.resources)
     resources = tuple(sorted(names))
-    taken: defaultdict[str, list[tuple[Job, TaskAllocation]]] = defaultdict(list)
-    jobs = {job.name: job for job in snapshot.jobs}
-    for job in snapshot.jobs:
-        if job.on_nodes:
-            for task in job.allocation:
-                taken[task.node].append((job, task))
-    for hold in snapshot.holds:
-        for task in hold.allocation:
-            taken[task.node].append((jobs[hold.job], task))
+    taken = occupants(snapshot)
     knife = cutter(snapshot)
     states, empty, empty_cut, idle_elsewhere = [], [], [], 0
     up = [node for node in snapshot.nodes if not node.down]

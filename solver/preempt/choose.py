@@ -24,10 +24,13 @@ class Exchange:
     victims: dict[str, Victim] = field(default_factory=dict)
     reclaims: set[str] = field(default_factory=set)
     """Starts that give a queue what it is guaranteed."""
-    winners: dict[str, tuple[str | None, Bundles]] = field(default_factory=dict)
+    winners: set[str] = field(default_factory=set)
     """Starts that victims make room for."""
-    spent: bool = False
-    """The budget was the limit."""
+
+    def betters(self, facts: Facts, started: Iterable[str], tier: int) -> set[str]:
+        """The starts that a victim of this tier may have to make room for."""
+        worth = facts.values.worth
+        return {job for job in started if worth[job].tier < tier or job in self.reclaims}
 
 
 class Scope(NamedTuple):
@@ -63,7 +66,6 @@ class Chooser:
         """Units: jobs or groups in the order of their weight. Groups don't get victims."""
         for unit in units:
             if len(self.exchange.victims) >= self.left.jobs:
-                self.exchange.spent = True
                 break
             if len(unit) == 1 and unit[0].name not in self.world.started:
                 self._try(unit[0])
@@ -109,22 +111,18 @@ class Chooser:
         return self._may[scope]
 
     def _who(self, scope: Scope) -> dict[str, Cost]:
-        tiers = self.world.tiers
+        world = self.world
         may: dict[str, Cost] = {}
         for name, victim in self.candidates.items():
-            if name in self.world.out or not self._guarded(victim, scope.own):
+            if name in world.out or not self._guarded(victim, scope.own):
                 continue
             if victim.tier > scope.tier or scope.reclaim:
-                cost = [0] * (2 * tiers)
-                cost[victim.tier] = victim.loss
-                may[name] = tuple(cost)
-        for name in self.world.started:
+                may[name] = world.cost(victim.tier, victim.loss)
+        for name in world.started:
             worth = self.read.values.worth[name]
             kept = name in self.exchange.winners or self.read.values.eligible[name].group
             if worth.tier > scope.tier and not kept:
-                cost = [0] * (2 * tiers)
-                cost[tiers + worth.tier] = worth.wait
-                may[name] = tuple(cost)
+                may[name] = world.cost(world.tiers + worth.tier, worth.wait)
         return may
 
     def _guarded(self, victim: Victim, own: str) -> bool:
@@ -173,31 +171,31 @@ class Chooser:
     def _all_offers(self, need: Need, scope: Scope, most: int) -> dict[str, list[Offer]]:
         key = (need, scope, most)
         if key not in self._offers:
-            may, found = self._may_go(scope), {}
-            for node in sorted(self.world.states):
-                if need.columns >> self.world.columns[node] & 1:
-                    offers = self.world.offers(need, node, may, most)
-                    if offers:
-                        found[node] = offers
-            self._offers[key] = found
+            self._offers[key] = {}
+            self._offer(key, self.world.states)
         return self._offers[key]
+
+    def _offer(self, key: tuple[Need, Scope, int], nodes: Iterable[str]) -> None:
+        """Works out the offers of these nodes."""
+        need, scope, most = key
+        may, found = self._may_go(scope), self._offers[key]
+        for node in sorted(nodes):
+            found.pop(node, None)
+            if need.columns >> self.world.columns[node] & 1:
+                offers = self.world.offers(need, node, may, most)
+                if offers:
+                    found[node] = offers
 
     def _refresh(self, touched: set[str]) -> None:
         """After a commitment: who may go now, and the offers of the nodes that it changes."""
         for scope, before in self._may.items():
             now = self._who(scope)
             self._may[scope] = now
-            lost = {name for name in before if name not in now}
+            lost = before.keys() - now.keys()
             stale = touched | {node for name in lost for node in self.world.nodes_of(name)}
-            for (need, other, most), found in self._offers.items():
-                if other != scope:
-                    continue
-                for node in sorted(stale & self.world.states.keys()):
-                    found.pop(node, None)
-                    if need.columns >> self.world.columns[node] & 1:
-                        offers = self.world.offers(need, node, now, most)
-                        if offers:
-                            found[node] = offers
+            for key in self._offers:
+                if key[1] == scope:
+                    self._offer(key, stale & self.world.states.keys())
 
     def _commit(
         self, job: Job, alt: Alternative, picked: list[Offer], scope: Scope
@@ -230,7 +228,7 @@ class Chooser:
             self._shift(victim.job, running_model(victim.job, self.nodes), -victim.units)
         self.exchange.victims.update(chosen)
         if chosen:
-            self.exchange.winners[job.name] = (model, bundles)
+            self.exchange.winners.add(job.name)
             if reclaim:
                 self.exchange.reclaims.add(job.name)
         self._refresh(touched)
@@ -243,7 +241,6 @@ class Chooser:
         fits = used + count <= self.left.jobs and gpus <= self.left.gpus
         if reclaim:
             fits = fits and count <= self.left.reclaimed - len(self.exchange.reclaims)
-        self.exchange.spent |= not fits
         return fits
 
     def _pays(self, job: Job, cost: int, chosen: Mapping[str, Victim], reclaim: bool) -> bool:

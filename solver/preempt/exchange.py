@@ -34,16 +34,11 @@ def relevant(read: Facts) -> dict[str, Victim]:
     highest = min((worth.tier for worth in read.values.worth.values()), default=0)
     short = {target.queue for target in read.targets if target.leaf and not target.model}
     above = surpluses(read)
-    tree = read.values.tree
 
     def could_go(victim: Victim) -> bool:
-        if victim.tier > highest:
-            return True
-        spare = all(
-            above.get((queue, ""), victim.units) >= victim.units
-            for queue in tree.chain(victim.job.queue)[:1]
-        )
-        return spare and bool(short - {victim.job.queue})
+        queue = victim.job.queue
+        spare = above.get((queue, ""), victim.units) >= victim.units
+        return victim.tier > highest or (spare and bool(short - {queue}))
 
     if not read.values.worth:
         return {}
@@ -59,21 +54,22 @@ def make_room(
     if not exchange.victims:
         return None
     started = dict(chooser.world.started)
+    facts = relieved(read, exchange.victims)
     trials: dict[int, Trial] = {}
     for name in sorted(exchange.victims, key=lambda n: (-exchange.victims[n].loss, n)):
         tier = exchange.victims[name].tier
         if tier not in trials:
-            trials[tier] = Trial(read, exchange, started, tier)
+            trials[tier] = Trial(facts, exchange, started, tier)
         if not trials[tier].fits_without(exchange.victims[name], shape_of):
             continue
         without = _reprieved(read, exchange, started, shape_of, name)
         if without is not None:
             started = without
             del exchange.victims[name]
+            facts = relieved(read, exchange.victims)
             trials.clear()
     if not exchange.victims:
         return None
-    facts = relieved(read, exchange.victims)
     after = _again(facts, started)
     complete(after, shape_of.__getitem__, order(facts))
     return Relieved(facts, after, exchange)
@@ -159,25 +155,20 @@ def _reprieved(
     tier = exchange.victims[name].tier
     facts = relieved(read, kept)
     ledger = Ledger(facts)
-    worth = facts.values.worth
-
-    def better(job: str) -> bool:
-        return worth[job].tier < tier or job in exchange.reclaims
-
+    betters = exchange.betters(facts, started, tier)
     homeless: list[tuple[Job, ...]] = []
-    for job in sorted(started, key=lambda n: (not better(n), n)):
+    for job in sorted(started, key=lambda n: (n not in betters, n)):
         model, bundles = started[job]
-        if not enter(ledger, facts.values.eligible[job], model, bundles) and better(job):
+        if not enter(ledger, facts.values.eligible[job], model, bundles) and job in betters:
             homeless.append((facts.values.eligible[job],))
     if homeless:
         # Lower starts must not be in their way.
-        for job in [n for n in ledger.started if not better(n)]:
-            ledger.withdraw([job])
+        ledger.withdraw([job for job in ledger.started if job not in betters])
         complete(ledger, shape_of.__getitem__, homeless)
         if any(unit[0].name not in ledger.started for unit in homeless):
             return None
         for job, (model, bundles) in started.items():
-            if not better(job):
+            if job not in betters:
                 enter(ledger, facts.values.eligible[job], model, bundles)
     return dict(ledger.started)
 
@@ -185,17 +176,13 @@ def _reprieved(
 class Trial:
     """A quick look at whether a victim of one tier could stay, on counts of GPUs alone."""
 
-    def __init__(self, read: Facts, exchange: Exchange, started: Starts, tier: int) -> None:
-        self.facts = relieved(read, exchange.victims)
-        worth = self.facts.values.worth
-        better = {
-            name: start
-            for name, start in started.items()
-            if worth[name].tier < tier or name in exchange.reclaims
-        }
-        self.starts = better
-        self.ledger = _again(self.facts, better)
-        self.nodes = {node.name: node for node in read.snapshot.nodes}
+    def __init__(self, facts: Facts, exchange: Exchange, started: Starts, tier: int) -> None:
+        """`facts`: with all victims gone."""
+        self.facts = facts
+        betters = exchange.betters(facts, started, tier)
+        self.starts = {name: start for name, start in started.items() if name in betters}
+        self.ledger = _again(facts, self.starts)
+        self.nodes = {node.name: node for node in facts.snapshot.nodes}
 
     def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
         """Whether its betters find places with the victim back on its nodes."""

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from trencadis.models import Job, TaskAllocation
-from trencadis.solver.capacity import NodeState, node_state
+from trencadis.solver.capacity import NodeState, node_state, occupants
 from trencadis.solver.ledger import Bundles, Ledger, NodeLedger, state_now
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.victims import Victim
@@ -50,23 +49,20 @@ class World:
             if not state.node.mig and not state.node.shareable
         }
         self.columns = facts.admission.column
-        jobs = {job.name: job for job in facts.snapshot.jobs}
-        self.occupants: defaultdict[str, list[tuple[Job, TaskAllocation]]] = defaultdict(list)
-        for job in facts.snapshot.jobs:
-            if job.on_nodes:
-                for task in job.allocation:
-                    self.occupants[task.node].append((job, task))
-        for hold in facts.snapshot.holds:
-            for task in hold.allocation:
-                self.occupants[task.node].append((jobs[hold.job], task))
+        self.occupants = occupants(facts.snapshot)
         self.arrived: defaultdict[str, list[tuple[str, Need]]] = defaultdict(list)
         for name, (_, bundles) in self.started.items():
             self._arrive(name, bundles)
         self.tiers = len(facts.snapshot.policy.tiers)
+        self._zero = (0,) * (2 * self.tiers)
 
     def _arrive(self, job: str, bundles: Bundles) -> None:
         for node, need in bundles:
             self.arrived[node].append((job, need))
+
+    def cost(self, position: int, amount: int) -> Cost:
+        """The cost that is so much at one position of the vector."""
+        return (*self._zero[:position], amount, *self._zero[position + 1 :])
 
     def take_off(self, names: Iterable[str]) -> None:
         """These victims and starts go for good."""
@@ -76,10 +72,6 @@ class World:
                 _, bundles = self.started.pop(name)
                 for node, need in bundles:
                     self.arrived[node].remove((name, need))
-
-    def bring_back(self, victim: str) -> None:
-        """A victim stays after all."""
-        self.out.discard(victim)
 
     def start(self, job: str, model: str | None, bundles: Bundles) -> None:
         """Enters a start."""
@@ -138,7 +130,7 @@ class World:
 
     def offers(self, need: Need, node: str, may: Mapping[str, Cost], most: int) -> list[Offer]:
         """Up to `most` needs on a node, each with what it costs more than the one before."""
-        zero = (0,) * (2 * self.tiers)
+        zero = self._zero
         found: list[Offer] = []
         if not self._may_hold(need, node, may):
             return found
