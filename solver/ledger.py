@@ -92,6 +92,29 @@ class Ledger:
         node.closed = node.closed or need.exclusive
         self.touched.append(name)
 
+    def take_all(self, job: str, bundles: Bundles) -> bool:
+        """Puts all of these on their nodes, or none if one of them doesn't fit there."""
+        done: Bundles = []
+        for name, need in bundles:
+            node = self.nodes.get(name)
+            if node is None or not self._holds(job, need, node):
+                self.give_back(job, done)
+                return False
+            self.take(job, need, name)
+            done.append((name, need))
+        return True
+
+    def _holds(self, job: str, need: Need, node: NodeLedger) -> bool:
+        if not (need.exclusive and any(other == job for other, _ in node.taken)):
+            return self.fits(need, node) > 0
+        # Another task of an exclusive job on the node that it has already.
+        idle = node.idle.get(need.model or "", 0)
+        if need.pieces and not node.desk.holds(need.model or "", need.pieces, idle):
+            return False
+        return idle >= need.gpus and all(
+            want <= have for want, have in zip(need.need, node.free, strict=True)
+        )
+
     def give_back(self, job: str, bundles: Bundles) -> None:
         """Takes a job off its nodes again."""
         for name, need in bundles:

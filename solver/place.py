@@ -224,27 +224,7 @@ class _Placer:
         most = self.eligible[job].max_tasks_per_node
         if most and max(Counter(nodes).values()) * way.need.sets > most:
             return False
-        done: Bundles = []
-        for name in nodes:
-            node = self.ledger.nodes[name]
-            mine = way.need.exclusive and any(other == job for other, _ in node.taken)
-            if not (self._fits_again(way, name) if mine else self.ledger.fits(way.need, node)):
-                self.ledger.give_back(job, done)
-                return False
-            self.ledger.take(job, way.need, name)
-            done.append((name, way.need))
-        return True
-
-    def _fits_again(self, way: Way, name: str) -> bool:
-        """Whether another task of an exclusive job fits on the node that it has already."""
-        node = self.ledger.nodes[name]
-        model, pieces = way.need.model or "", way.need.pieces
-        idle = node.idle.get(model, 0)
-        if pieces and not node.desk.holds(model, pieces, idle):
-            return False
-        return idle >= way.need.gpus and all(
-            want <= have for want, have in zip(way.need.need, node.free, strict=True)
-        )
+        return self.ledger.take_all(job, [(name, way.need) for name in nodes])
 
 
 def _draw(queue: deque[str], count: int) -> list[str]:

@@ -128,15 +128,9 @@ def _again(facts: Facts, starts: Starts) -> Ledger:
 
 def enter(ledger: Ledger, job: Job, model: str | None, bundles: Bundles) -> bool:
     """Puts a start where it was, if it still fits there."""
-    done: Bundles = []
-    for node, need in bundles:
-        again = need.exclusive and any(name == job.name for name, _ in ledger.nodes[node].taken)
-        if node not in ledger.nodes or not (again or ledger.fits(need, ledger.nodes[node])):
-            ledger.give_back(job.name, done)
-            return False
-        ledger.take(job.name, need, node)
-        done.append((node, need))
-    ledger.start(job, model, done)
+    if not ledger.take_all(job.name, bundles):
+        return False
+    ledger.start(job, model, bundles)
     return True
 
 
