@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Plan, TaskAllocation
@@ -54,11 +54,8 @@ def gather(base: Situation, plan: Plan) -> Facts:
     started = frozenset(entry.job.name for entry in starts)
     states = states_after(situation, starts)
     stages, ledger = Stages(base), Ledger(situation)
-    by_node: dict[str, list[tuple[Placed, TaskAllocation]]] = {}
     used = dict(ledger.before)
     for entry in starts:
-        for task in entry.tasks:
-            by_node.setdefault(task.node, []).append((entry, task))
         for row, amount in ledger.charges_of(entry):
             used[row] = used.get(row, 0) + amount
     order = Order(situation, stages.targets)
@@ -69,7 +66,7 @@ def gather(base: Situation, plan: Plan) -> Facts:
         before=in_use(base),
         starts=starts,
         started=started,
-        by_node={name: tuple(tasks) for name, tasks in by_node.items()},
+        by_node=tasks_by_node(starts),
         states=states,
         stages=stages,
         ledger=ledger,
@@ -81,3 +78,14 @@ def gather(base: Situation, plan: Plan) -> Facts:
         objective=stages.values(starts, states, situation, changed),
         do_nothing=stages.values((), base.states),
     )
+
+
+def tasks_by_node(
+    starts: Iterable[Placed],
+) -> dict[str, tuple[tuple[Placed, TaskAllocation], ...]]:
+    """The tasks that start on each node, with their jobs."""
+    found: dict[str, list[tuple[Placed, TaskAllocation]]] = {}
+    for entry in starts:
+        for task in entry.tasks:
+            found.setdefault(task.node, []).append((entry, task))
+    return {name: tuple(tasks) for name, tasks in found.items()}

@@ -9,7 +9,8 @@ from datetime import timedelta
 from trencadis.models import Plan, Start
 from trencadis.solver.verify import rule_nodes
 from trencadis.solver.verify.board import Board
-from trencadis.solver.verify.facts import Facts, gather
+from trencadis.solver.verify.facts import Facts, tasks_by_node
+from trencadis.solver.verify.fits import Shape
 from trencadis.solver.verify.preempted import forbidden, grace, seconds_lost
 from trencadis.solver.verify.search import Search
 from trencadis.solver.verify.situation import Placed, Situation
@@ -49,12 +50,13 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
 def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """Starts that don't wait for a victim use what is idle now."""
     if plan.preempts:
-        at_once = plan.model_copy(
-            update={"starts": tuple(s for s in plan.starts if not s.waits_for), "preempts": ()}
+        starts = place_starts(facts.base, (s for s in plan.starts if not s.waits_for))
+        # Rules of nodes read no more than this.
+        now = replace(
+            facts, situation=facts.base, starts=starts, by_node=tasks_by_node(starts)
         )
-        now = gather(facts.base, at_once)
         for rule in rule_nodes.RULES:
-            yield from rule(now, at_once)
+            yield from rule(now, plan)
 
 
 def legal(facts: Facts, plan: Plan) -> Iterable[Violation]:
@@ -124,17 +126,12 @@ class _Kept:
     def __init__(self, facts: Facts, better: list[Start]) -> None:
         self.facts, self.better = facts, better
         situation = facts.situation
-        self.placed = dict(
-            zip((start.job for start in better), place_starts(situation, better), strict=True)
-        )
+        self.placed = {entry.job.name: entry for entry in place_starts(situation, better)}
         self.states = states_after(situation, self.placed.values())
         # Rows of all nodes, so that those which an exclusive start took can come back.
         opened = {name: replace(state, exclusive=False) for name, state in self.states.items()}
         self.board = Board(situation, opened)
-        self.on: dict[str, list[str]] = {}
-        for name, entry in self.placed.items():
-            for task in entry.tasks:
-                self.on.setdefault(task.node, []).append(name)
+        self.on = tasks_by_node(self.placed.values())
         for name, state in self.states.items():
             if state.exclusive and name in self.board.row_of:
                 self.board.put(self.board.row_of[name], state)
@@ -154,18 +151,11 @@ class _Kept:
             self.board.put(row, self._with(name, entry, set(waiting)))
         shapes = self.facts.stages.targets.shapes
         wanted = [
-            (shape, sorted(set(self.board.gpus) if shape.ask.gpus else {None}, key=str))
+            (shape, self._models(shape))
             for shape in (shapes.of_job(self.facts.base.jobs[name]) for name in waiting)
         ]
-        search = Search(
-            self.board, self.facts.situation.levels, self.facts.situation.knife
-        )
-        places = search.together(
-            [
-                (shape, [m for m in models if m is None or not shape.models or m in shape.models])
-                for shape, models in wanted
-            ]
-        )
+        search = Search(self.board, self.facts.situation.levels, self.facts.situation.knife)
+        places = search.together(wanted)
         found = next(places, None) is not None
         search.stop()
         for _ in places:
@@ -174,16 +164,16 @@ class _Kept:
             self.board.put(row, self.states[name])
         return found
 
+    def _models(self, shape: Shape) -> list[str | None]:
+        if not shape.ask.gpus:
+            return [None]
+        return [model for model in self.board.gpus if not shape.models or model in shape.models]
+
     def _with(self, node: str, victim: Placed, less: set[str]) -> NodeState:
         """A node with the victim and without these starts."""
-        others = {name for name in self.on.get(node, ()) if name not in less}
-        entries = [victim, *(self.placed[name] for name in sorted(others))]
-        tasks = [
-            (entry.job, entry.ask, entry.model, task)
-            for entry in entries
-            for task in entry.tasks
-            if task.node == node
-        ]
+        others = [task for task in self.on.get(node, ()) if task[0].job.name not in less]
+        mine = [(victim, task) for task in victim.tasks if task.node == node]
+        tasks = [(entry.job, entry.ask, entry.model, task) for entry, task in (*mine, *others)]
         state = self.facts.situation.states[node]
         return with_tasks(state, tasks, self.facts.situation.knife) if tasks else state
 
