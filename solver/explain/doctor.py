@@ -10,13 +10,14 @@ from trencadis.models.explanation import NEVER, Reason
 from trencadis.models.health import Doomed, Health, QueueHealth, Unsaved
 from trencadis.models.order import in_order
 from trencadis.models.units import Sizes
-from trencadis.solver.explain.loss import gpus_of, ran, unsaved
+from trencadis.solver.explain.loss import unsaved
 from trencadis.solver.explain.reasons import Reasons, waiting
 from trencadis.solver.explain.said import Said, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.slots import slot_tables, stranded
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts
+from trencadis.solver.preempt.victims import elapsed, gpus_of
 from trencadis.solver.room import room_of
 from trencadis.solver.worth import waited
 
@@ -165,10 +166,10 @@ def _above_since(
 ) -> int:
     """Seconds since the jobs that still run passed the guarantee, in the order they started."""
     used = 0
-    for job in sorted(running, key=lambda job: (-ran(snapshot, job), job.name)):
+    for job in sorted(running, key=lambda job: (-elapsed(snapshot, job), job.name)):
         used += sizes.job(job) * 1_000 // sizes.unit
         if used > guarantee:
-            return ran(snapshot, job)
+            return elapsed(snapshot, job)
     return 0
 
 

@@ -17,9 +17,9 @@ from trencadis.models.explanation import Relocation
 from trencadis.solver.admission import Admission, admission
 from trencadis.solver.capacity import NodeState, vector
 from trencadis.solver.cpsat import Effort, Window, search
-from trencadis.solver.explain.loss import gpus_of
 from trencadis.solver.explain.menus import Occupants, occupants, states_without
 from trencadis.solver.explain.place import Place
+from trencadis.solver.preempt.victims import gpus_of
 from trencadis.solver.program import INFINITE, Objective, Program
 from trencadis.solver.shapes import Way
 

@@ -11,7 +11,7 @@ from trencadis.solver.explain.beside import in_round
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.grow import grow
 from trencadis.solver.explain.limits import heads, raise_of, reached
-from trencadis.solver.explain.loss import gpus_of, loss, may_be_stopped, unsaved
+from trencadis.solver.explain.loss import loss, may_be_stopped, unsaved
 from trencadis.solver.explain.move import Mover
 from trencadis.solver.explain.moved import impossible
 from trencadis.solver.explain.raises import beside, raise_text
@@ -20,6 +20,7 @@ from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.shape import shapes
 from trencadis.solver.explain.stop import Stopper, Victims
 from trencadis.solver.explain.wait import wait
+from trencadis.solver.preempt.victims import gpus_of
 
 KINDS: tuple[RemedyKind, ...] = ("wait", "move", "stop", "limit", "shape", "nodes")
 RULES = frozenset({Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS})

@@ -73,14 +73,13 @@ def _victim(read: Facts, job: Job) -> Victim:
     grace = 0
     if rules.mode == "graceful":
         grace = rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
-    several = len({task.node for task in job.allocation}) > 1
-    restart = rules.restart_seconds_multi_node if several else rules.restart_seconds
-    seconds_lost = unsaved(snapshot, job) + grace + restart
+    ran = rates.horizon if job.start is None else elapsed(snapshot, job)
+    seconds_lost = unsaved(snapshot, job, ran, None) + grace + restart(snapshot, job)
     tier = tier_of(snapshot, job)
     size = size_of(job, len(job.allocation), rates, read.capacity)
     aging = snapshot.policy.aging_seconds
     weight = rates.tier_weight[tier] * job.weight_milli * (aging + waited(snapshot, job)) * size
-    gpus = len(job.allocation) * job.request.gpus
+    gpus = gpus_of(job)
     return Victim(
         job=job,
         tier=tier,
@@ -92,21 +91,37 @@ def _victim(read: Facts, job: Job) -> Victim:
     )
 
 
-def unsaved(snapshot: Snapshot, job: Job) -> int:
-    """Seconds of work that a stop loses: since the last checkpoint, or half an interval."""
-    now, saved = seconds(snapshot.now), job.checkpoint
-    ran = snapshot.policy.horizon_seconds
-    if job.start is not None:
-        ran = max(0, now - seconds(job.start))
+def gpus_of(job: Job) -> int:
+    """Whole GPUs that a job occupies."""
+    return len(job.allocation) * job.request.gpus
+
+
+def elapsed(snapshot: Snapshot, job: Job) -> int:
+    """Seconds since the job started; 0 where that is unknown."""
+    return 0 if job.start is None else max(0, seconds(snapshot.now) - seconds(job.start))
+
+
+def unsaved(snapshot: Snapshot, job: Job, ran: int, interval: int | None) -> int:
+    """Seconds of `ran` that a stop loses: since the last checkpoint, or half an interval.
+
+    `interval`: of checkpoints that say neither when nor how often they are; None: all is lost then.
+    """
+    saved = job.checkpoint
     if saved is None:
         return ran
     if saved.on_signal:
         return 0
     if saved.last is not None:
-        return min(ran, max(0, now - seconds(saved.last)))
-    if saved.interval_seconds is not None:
-        return min(ran, saved.interval_seconds // 2)
-    return ran
+        return min(ran, max(0, seconds(snapshot.now) - seconds(saved.last)))
+    interval = saved.interval_seconds or interval
+    return ran if interval is None else min(ran, interval // 2)
+
+
+def restart(snapshot: Snapshot, job: Job) -> int:
+    """Seconds until a stopped job works again, once it starts."""
+    rules = snapshot.policy.preemption
+    several = len({task.node for task in job.allocation}) > 1
+    return rules.restart_seconds_multi_node if several else rules.restart_seconds
 
 
 def allowance(snapshot: Snapshot, gpus: int) -> Allowance:
