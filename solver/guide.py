@@ -265,8 +265,8 @@ class Guider:
             self.values[objective.name] = objective.constant + sum(reached)
         self._pin(blend, relaxation.value + 1)
         last = self.program.objectives[-1]
-        reached = self._solve(last)
-        return (blend, relaxation) if reached is None else (last, reached)
+        final = self._solve(last)
+        return (blend, relaxation) if final is None else (last, final)
 
 
 def _shared_out(point: npt.NDArray[np.float64]) -> Ints:
