@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
+from trencadis.adapters.live.cluster import PREFIX, JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.ground import Ground, may_start, may_stop
 from trencadis.adapters.live.hooks import HookError, tell
@@ -17,9 +17,6 @@ from trencadis.adapters.live.reconcile import on_nodes, withdraw
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
 from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
-
-PREFIX = "trencadis-"
-"""Of the names of our reservations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +219,7 @@ def _give_up(context: Context, intent: Intent, reason: str) -> None:
 
 def _send(context: Context, intent: Intent, view: JobView) -> None:
     try:
-        if PREFIX + intent.job in context.cluster.reservations():
-            context.cluster.unreserve(PREFIX + intent.job)
+        context.cluster.unreserve(PREFIX + intent.job)
         context.cluster.start(intent.job, intent.nodes, view)
     except RefusedError as error:
         context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))

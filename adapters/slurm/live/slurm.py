@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from trencadis.adapters.live.carry import PREFIX
-from trencadis.adapters.live.cluster import JobView, Reading, RefusedError, Terms, UnavailableError
+from trencadis.adapters.live.cluster import (
+    PREFIX,
+    JobView,
+    Reading,
+    RefusedError,
+    Terms,
+    UnavailableError,
+)
 from trencadis.adapters.slurm.fields import entries
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
