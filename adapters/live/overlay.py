@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trencadis.adapters.live.cluster import Reading
-from trencadis.adapters.live.store import Intent, Store
+from trencadis.adapters.live.store import Intent, Store, stamp
 from trencadis.models import Hold, InvalidInputError, Job, Snapshot, TaskAllocation
 from trencadis.models.check import check
 from trencadis.models.policy import BudgetUse
@@ -108,11 +108,10 @@ def preemptions(store: Store) -> dict[str, tuple[int, datetime]]:
 
 def budget_use(store: Store, now: datetime) -> BudgetUse:
     """What preemptions of the sliding windows have used, those under way included."""
-    kind = "kind = 'preempt'"
 
     def total(what: str, span: timedelta) -> int:
-        since = (now - span).isoformat(timespec="seconds")
-        (row,) = store.rows(f"SELECT {what} FROM events WHERE {kind} AND at > ?", since)
+        query = f"SELECT {what} FROM events WHERE kind = 'preempt' AND at > ?"
+        (row,) = store.rows(query, stamp(now - span))
         return int(row[0] or 0)
 
     day, hour = timedelta(days=1), timedelta(hours=1)
