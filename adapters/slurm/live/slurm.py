@@ -191,7 +191,7 @@ class SlurmCluster:
     def _runs_in(self, terms: Terms) -> dict[str, str]:
         """Where a job of a held partition runs."""
         listed = terms.get("Partition", "").split(",")
-        runs_in = [self.config.slurm.held_partitions.get(entry, entry) for entry in listed]
+        runs_in = self.config.slurm.runs_in(listed)
         return {"Partition": ",".join(runs_in)} if runs_in != listed else {}
 
     def _update(self, job: str, changes: Mapping[str, str]) -> None:
