@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from slurm_lab.lab import Lab, lab, missing
-from slurm_lab.workload import CONFIG, Outcome, Wish, mixed, outcome, submit
+from slurm_lab.workload import CONFIG, Outcome, ended, mixed, outcome, submit
 
 
 def measure(seed: int, interval: float, live: bool) -> Outcome:
@@ -34,7 +34,7 @@ def measure(seed: int, interval: float, live: bool) -> Outcome:
         began = time.time()
         jobs = submit(cluster, mixed(seed), held=live)
         try:
-            cluster.wait(lambda: _done(cluster, jobs), "not at an end", 300)
+            cluster.wait(lambda: ended(cluster, jobs), "not at an end", 300)
         finally:
             if loop is not None:
                 loop.terminate()
@@ -51,10 +51,6 @@ def _loop(cluster: Lab, directory: Path, interval: float) -> subprocess.Popen[by
         env=cluster.environment,
         cwd=directory,
     )
-
-
-def _done(cluster: Lab, jobs: dict[str, Wish]) -> bool:
-    return set(jobs) <= {job for word, job, _, _ in cluster.told() if word == "end"}
 
 
 def main() -> None:

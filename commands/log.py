@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ def log(
     from trencadis.views import io
     from trencadis.views.session import dumps
 
-    if not Path(state).is_file():
+    if not state.is_file():
         raise InvalidInputError([Fault("$", f"there is no log {state}")])
     store = Store(state)
     try:

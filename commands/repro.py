@@ -23,7 +23,7 @@ def read(context: typer.Context, source: str) -> tuple[Snapshot, Options]:
         except ValueError as error:
             raise InvalidInputError([Fault("$", f"Invalid JSON: {error}")]) from None
         if isinstance(content, dict) and content.get("kind") == KIND:
-            snapshot, options, warnings = read_repro(data)
+            snapshot, options, warnings = read_repro(content)
             io.warn(source, warnings)
             return snapshot, Options(**options)
         return _of_an_error(context, content)
@@ -43,6 +43,5 @@ def _of_an_error(context: typer.Context, content: Any) -> tuple[Snapshot, Option
         texts[given["snapshot"]],
         load_policy(texts[policy], toml=policy.endswith(".toml")) if policy else None,
     )
-    names = {"time_limit": "time_limit_s"}
-    keys = ("time_limit", "gap", "workers", "deterministic", "seed")
-    return snapshot, Options(**{names.get(key, key): given[key] for key in keys})
+    rest = {key: given[key] for key in ("gap", "workers", "deterministic", "seed")}
+    return snapshot, Options(time_limit_s=given["time_limit"], **rest)

@@ -14,6 +14,8 @@ from trencadis.commands.live import native, opened, read_config
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
+    import threading
+
     from trencadis.adapters.live.context import Context
 
 app = typer.Typer(help="Live with a running Slurm.", no_args_is_help=True, rich_markup_mode=None)
@@ -129,8 +131,6 @@ def run(
     log_level: LogLevel = "info",
 ) -> None:
     """Round after round: snapshot, solve, carry out, log."""
-    import signal
-    import threading
     from dataclasses import asdict
 
     from trencadis.adapters.live.lock import locked
@@ -140,9 +140,7 @@ def run(
     from trencadis.views.snapshots import plan_text
 
     io.writable(plan_file)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _told_to_stop()
     with opened(config, state, log_level, mode=mode, interval=interval) as live, locked(state):
         if live.config.mode == "enforce":
             with native():
@@ -182,14 +180,9 @@ def watchdog(
     log_level: LogLevel = "info",
 ) -> None:
     """Give all jobs back to Slurm when rounds are missed. A process of its own."""
-    import signal
-    import threading
-
     from trencadis.adapters.live.watchdog import Watchdog
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _told_to_stop()
     with opened(config, state, log_level, missed=missed) as live:
         dog = Watchdog(live, since_start=not once)
         if once:
@@ -230,6 +223,17 @@ def ack(
     with opened(config, state, "info") as live:
         for job in jobs:
             live.note("acknowledged", job)
+
+
+def _told_to_stop() -> threading.Event:
+    """Set by Ctrl-C and by what ends a service."""
+    import signal
+    import threading
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _may_enforce(live: Context) -> None:

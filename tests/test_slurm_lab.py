@@ -12,16 +12,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from build import plan_of, somewhere, start
 from slurm_lab.lab import Lab, lab, missing
-from slurm_lab.workload import CONFIG, Wish, mixed, outcome, submit
+from slurm_lab.workload import CONFIG, Wish, ended, mixed, outcome, submit
 
 from trencadis.adapters.live.store import Store
 from trencadis.adapters.slurm.hostlist import expand
 from trencadis.models import load_plan, load_snapshot
+from trencadis.models.plan import Preempt
 
 WHY = missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
@@ -102,11 +105,6 @@ def desk(cluster: Lab, tmp_path: Path) -> Iterator[Desk]:
     cluster.run("scancel", "--user", str(os.getuid()), check=False)
     cluster.run("scancel", "--user", "root", check=False)
     cluster.wait(lambda: not cluster.run("squeue", "-h", "-t", "PD,R,CG"), "jobs stay", 30)
-
-
-def ended(lab: Lab, jobs: dict[str, Wish]) -> bool:
-    done = {job for word, job, _, _ in lab.told() if word == "end"}
-    return set(jobs) <= done
 
 
 def runs(lab: Lab, jobs: dict[str, Wish], word: str = "start") -> Counter[str]:
@@ -200,16 +198,14 @@ def test_preemption_by_a_plan(desk: Desk) -> None:
     names = {job.name: job for job in snapshot.jobs}
     assert names[victim].preemptible
     assert not names[stubborn].preemptible
-    at = snapshot.now.isoformat()
-    free = snapshot.now.timestamp() + 2
-    plan = desk.directory / "plan.json"
-    content = json.loads(_empty_plan(snapshot.fingerprint(), at))
+    at, free = snapshot.now, snapshot.now + timedelta(seconds=2)
+    preempts, starts = [], []
     for job, node, starter in ((victim, "g1", urgent), (stubborn, "g2", late)):
-        preempt = {"job": job, "at": at, "gpus_free_at": _iso(free), "makes_room_for": [starter]}
-        content["preempts"].append(preempt)
-        start = {"job": starter, "at": _iso(free), "allocation": [{"node": node}]}
-        content["starts"].append({**start, "waits_for": [job]})
-    plan.write_text(json.dumps(content))
+        preempts.append(Preempt(job=job, at=at, gpus_free_at=free, makes_room_for=(starter,)))
+        starts.append(start(starter, somewhere(node), at=free, waits_for=(job,)))
+    decided = plan_of(snapshot, *starts).model_copy(update={"preempts": tuple(preempts)})
+    plan = desk.directory / "plan.json"
+    plan.write_text(decided.model_dump_json())
     assert "would send" in desk("apply", str(plan), code=3)
     assert lab.states()[victim] == "RUNNING"
     told = json.loads(desk("apply", str(plan), "--yes", "--json", code=3))
@@ -276,27 +272,3 @@ def test_enforce_is_refused_while_slurm_preempts(tmp_path: Path) -> None:
         shadow("run", "--rounds", "2")
         other.wait(lambda: ended(other, {job: Wish("", 1, 1, 1, "low")}), "the job doesn't end")
         assert shadow.events("start") == []
-
-
-def _iso(at: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
-
-
-def _empty_plan(fingerprint: str, at: str) -> str:
-    """A plan by hand: no solver of this version preempts."""
-    return json.dumps(
-        {
-            "snapshot": fingerprint,
-            "now": at,
-            "starts": [],
-            "preempts": [],
-            "proof": {"stages": [], "gap": 0.0, "status": "FEASIBLE"},
-            "made": {
-                "trencadis": "0",
-                "ortools": "0",
-                "seed": 0,
-                "deterministic": True,
-                "workers": 1,
-            },
-        }
-    )

@@ -29,7 +29,7 @@ class Session:
 
         Its warnings go to stderr, unless `quiet`: they name jobs.
         """
-        other = None if policy is None else self._policy(policy)
+        other = self.policy(policy)
         with io.source_named(source):
             snapshot, warnings = load_snapshot(self._read(source), other)
         if not quiet:
@@ -60,9 +60,8 @@ class Session:
 
     def policy(self, source: str | None) -> Policy | None:
         """The policy of a file, if one is given."""
-        return None if source is None else self._policy(source)
-
-    def _policy(self, source: str) -> Policy:
+        if source is None:
+            return None
         with io.source_named(source):
             return load_policy(self._read(source), toml=source.endswith(".toml"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
+from trencadis.adapters.live.cluster import PREFIX, JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.ground import Ground, may_start, may_stop
 from trencadis.adapters.live.hooks import HookError, tell
@@ -17,9 +17,6 @@ from trencadis.adapters.live.reconcile import on_nodes, withdraw
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
 from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
-
-PREFIX = "trencadis-"
-"""Of the names of our reservations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +34,31 @@ def carry_out(
 ) -> list[Step]:
     """Sends what may be sent. UnavailableError and FencedError end it in the middle, safely."""
     done: list[Step] = []
-    ground = Ground(overlay(reading, context.store, context.clock()), context.config.scope)
-    for step, action in _steps(context, plan, decided_on, reading, ground):
+    before = {job.name: job for job in decided_on.jobs}
+    for step, action in _steps(context, plan, before, reading):
         done.append(step)
         if step.blocked is not None:
             context.note(f"{step.kind}-skipped", step.job, logging.WARNING, reason=step.blocked)
         elif isinstance(action, Preempt):
             _announce(context, action, reading.jobs[step.job], epoch)
         elif isinstance(action, Start):
-            _start(context, action, decided_on, reading.jobs[step.job], epoch)
-        elif isinstance(action, Reserve):
-            _reserve(context, action)
+            _start(context, action, before, reading.jobs[step.job], epoch)
+        elif isinstance(action, Reserve) and _reserve(context, step.job, step.nodes, action.at):
+            context.note("reserve", step.job, nodes=step.nodes, at=action.at)
     return done
 
 
 def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Reading) -> list[Step]:
     """What `carry_out` would do now."""
-    ground = Ground(overlay(reading, context.store, context.clock()), context.config.scope)
-    return [step for step, _ in _steps(context, plan, decided_on, reading, ground)]
+    before = {job.name: job for job in decided_on.jobs}
+    return [step for step, _ in _steps(context, plan, before, reading)]
 
 
 def _steps(
-    context: Context, plan: Plan, decided_on: Snapshot, reading: Reading, ground: Ground
+    context: Context, plan: Plan, before: Mapping[str, Job], reading: Reading
 ) -> Iterator[tuple[Step, Preempt | Start | Reserve | None]]:
     scope = context.config.scope
-    before = {job.name: job for job in decided_on.jobs}
+    ground = Ground(overlay(reading, context.store, context.clock()), scope)
     busy = {intent.job for intent in context.store.intents()}
     stopped: set[str] = set()
     for preempt in sorted(plan.preempts, key=lambda action: action.job):
@@ -72,10 +69,10 @@ def _steps(
         if blocked is None:
             stopped.add(preempt.job)
         yield Step("preempt", preempt.job, view.nodes if view else (), blocked), preempt
-    groups = _groups(plan, before)
+    busy_groups = {_group(before, start) for start in plan.starts if start.job in busy}
     begun: set[str] = set()
     for start in plan.starts:
-        nodes = tuple(sorted({task.node for task in start.allocation}))
+        nodes = _nodes(start)
         victims = set(start.waits_for)
         if start.job in busy or start.job in begun:
             blocked = "an action for it is under way"
@@ -85,14 +82,14 @@ def _steps(
             blocked = f"its victim {missing[0]} isn't stopped" if missing else None
         else:
             blocked = may_start(ground, start, reading)
-        partners = groups.get(before[start.job].group or "", ()) if start.job in before else ()
-        if blocked is None and any(partner in busy for partner in partners):
+        group = _group(before, start)
+        if blocked is None and group is not None and group in busy_groups:
             blocked = "an action for a job of its group is under way"
         if blocked is None:
             begun.add(start.job)
         yield Step("start", start.job, nodes, blocked), start
     for reserve in plan.reserves:
-        nodes = tuple(sorted({task.node for task in reserve.allocation}))
+        nodes = _nodes(reserve)
         outside = [node for node in nodes if not scope.has_node(node)]
         blocked = f"node {outside[0]} is out of scope" if outside else None
         yield Step("reserve", reserve.job, nodes, blocked), reserve
@@ -105,14 +102,13 @@ def _steps(
             yield Step(kind, job, (), f"this version sends no {kind}"), None
 
 
-def _groups(plan: Plan, before: Mapping[str, Job]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
-    for start in plan.starts:
-        job = before.get(start.job)
-        group = None if job is None else job.group
-        if group:
-            groups[group] = (*groups.get(group, ()), start.job)
-    return groups
+def _nodes(action: Start | Reserve) -> tuple[str, ...]:
+    return tuple(sorted({task.node for task in action.allocation}))
+
+
+def _group(before: Mapping[str, Job], start: Start) -> str | None:
+    job = before.get(start.job)
+    return None if job is None else job.group
 
 
 def _announce(context: Context, preempt: Preempt, view: JobView, epoch: int) -> None:
@@ -157,10 +153,11 @@ def _announce(context: Context, preempt: Preempt, view: JobView, epoch: int) -> 
         context.note("signal-refused", preempt.job, logging.WARNING, reason=str(error))
 
 
-def _start(context: Context, start: Start, decided_on: Snapshot, view: JobView, epoch: int) -> None:
+def _start(
+    context: Context, start: Start, before: Mapping[str, Job], view: JobView, epoch: int
+) -> None:
     now = context.clock()
-    nodes = tuple(sorted({task.node for task in start.allocation}))
-    group = next((job.group for job in decided_on.jobs if job.name == start.job), None)
+    nodes = _nodes(start)
     intent = Intent(
         start.job,
         "start",
@@ -169,7 +166,7 @@ def _start(context: Context, start: Start, decided_on: Snapshot, view: JobView, 
         now + timedelta(seconds=context.config.start_timeout_seconds),
         nodes=nodes,
         allocation=tuple(task.model_dump(mode="json") for task in start.allocation),
-        group=group,
+        group=_group(before, start),
         waits_for=start.waits_for,
         round=context.round,
     )
@@ -177,17 +174,18 @@ def _start(context: Context, start: Start, decided_on: Snapshot, view: JobView, 
     if start.waits_for:
         context.note("start-waits", start.job, name=view.title, for_=start.waits_for, nodes=nodes)
         if context.config.reserve_delayed:
-            _reserve_for(context, start.job, nodes)
+            _reserve(context, start.job, nodes, context.clock())
         return
     _send(context, intent, view)
 
 
 def send_due(context: Context, reading: Reading, epoch: int) -> None:
     """Sends the starts whose victims have left, and gives up those that can't come any more."""
-    due = [intent for intent in context.store.intents() if intent.phase == "waits"]
+    intents = context.store.intents()
+    due = [intent for intent in intents if intent.phase == "waits"]
     if not due:
         return
-    stopping = {i.job for i in context.store.intents() if i.kind == "preempt"}
+    stopping = {intent.job for intent in intents if intent.kind == "preempt"}
     held = overlay(reading, context.store, context.clock())
     for intent in due:
         view = reading.jobs.get(intent.job)
@@ -221,8 +219,7 @@ def _give_up(context: Context, intent: Intent, reason: str) -> None:
 
 def _send(context: Context, intent: Intent, view: JobView) -> None:
     try:
-        if PREFIX + intent.job in context.cluster.reservations():
-            context.cluster.unreserve(PREFIX + intent.job)
+        context.cluster.unreserve(PREFIX + intent.job)
         context.cluster.start(intent.job, intent.nodes, view)
     except RefusedError as error:
         context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))
@@ -234,19 +231,10 @@ def _send(context: Context, intent: Intent, view: JobView) -> None:
     context.note("start", intent.job, name=view.title, nodes=intent.nodes)
 
 
-def _reserve(context: Context, reserve: Reserve) -> None:
-    nodes = tuple(sorted({task.node for task in reserve.allocation}))
-    name = PREFIX + reserve.job
+def _reserve(context: Context, job: str, nodes: tuple[str, ...], at: datetime) -> bool:
     try:
-        context.cluster.reserve(name, reserve.job, nodes, reserve.at)
-    except RefusedError as error:
-        context.note("reserve-refused", reserve.job, logging.WARNING, reason=str(error))
-        return
-    context.note("reserve", reserve.job, nodes=nodes, at=reserve.at)
-
-
-def _reserve_for(context: Context, job: str, nodes: tuple[str, ...]) -> None:
-    try:
-        context.cluster.reserve(PREFIX + job, job, nodes, context.clock())
+        context.cluster.reserve(PREFIX + job, job, nodes, at)
     except RefusedError as error:
         context.note("reserve-refused", job, logging.WARNING, reason=str(error))
+        return False
+    return True

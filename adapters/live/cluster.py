@@ -16,6 +16,9 @@ State = Literal["waiting", "released", "running", "leaving", "ended"]
 Terms = Mapping[str, str]
 """What of a job an action changes, by the native field's name, as it was before."""
 
+PREFIX = "trencadis-"
+"""Of the names of our reservations."""
+
 
 class RefusedError(Exception):
     """The native scheduler said no; nothing has changed."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from trencadis.adapters.live.carry import PREFIX
 from trencadis.adapters.live.cluster import RefusedError
 from trencadis.adapters.live.context import Context
-
-# A stop that was sent can't be called back: the job waits again soon, and is given back then.
-UNDER_WAY = ("stopping",)
 
 
 def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list[str]]:
@@ -26,7 +22,8 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
     for intent in store.intents():
         view = reading.jobs.get(intent.job)
         gone = view is None or view.state in ("waiting", "ended")
-        if intent.kind == "preempt" and intent.phase in UNDER_WAY and not gone:
+        if intent.kind == "preempt" and intent.phase == "stopping" and not gone:
+            # It can't be called back: the job waits again soon, and is given back then.
             leaving.append(intent.job)
         elif intent.kind == "preempt" and view is not None and view.state == "waiting":
             context.finish(
@@ -51,6 +48,5 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         given.append(job)
         context.note("given-back", job, name=view.title, reason=why)
     for name in cluster.reservations():
-        if name.startswith(PREFIX):
-            cluster.unreserve(name)
+        cluster.unreserve(name)
     return given, leaving

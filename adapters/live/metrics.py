@@ -63,10 +63,8 @@ def render(context: Context, plan: Plan, snapshot: Snapshot, seconds: float) -> 
         "Largest block of idle GPUs in one domain, part of all idle ones, before the plan.",
         [({"level": level}, ratio) for level, ratio in blocks(snapshot).items()],
     )
-    for name, value in (("gpus", metrics.gpus), ("gpus_used", metrics.used_after)):
-        out.gauge(
-            name, "Healthy GPUs." if name == "gpus" else "Of those, after the plan.", [({}, value)]
-        )
+    out.gauge("gpus", "Healthy GPUs.", [({}, metrics.gpus)])
+    out.gauge("gpus_used", "Of those, after the plan.", [({}, metrics.used_after)])
     reasons = Counter(entry.code for entry in plan.pending)
     out.gauge(
         "pending_jobs",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from trencadis.adapters.live.cluster import Reading
-from trencadis.adapters.live.store import Intent, Store
+from trencadis.adapters.live.store import Intent, Store, stamp
 from trencadis.models import Hold, InvalidInputError, Job, Snapshot, TaskAllocation
 from trencadis.models.check import check
 from trencadis.models.policy import BudgetUse
@@ -81,21 +81,23 @@ def _under_way(snapshot: Snapshot, intents: Sequence[Intent], now: datetime) -> 
 
 def _avoided(snapshot: Snapshot, intents: Sequence[Intent]) -> Snapshot:
     mine = {intent.job for intent in intents}
-    nodes = {node for intent in intents for node in intent.nodes}
-    return snapshot.model_copy(
-        update={
-            "jobs": tuple(
-                job.model_copy(update={"state": "held"})
-                if job.name in mine and job.state == "pending"
-                else job
-                for job in snapshot.jobs
-            ),
-            "nodes": tuple(
-                node.model_copy(update={"cordoned": True}) if node.name in nodes else node
-                for node in snapshot.nodes
-            ),
-        }
+    jobs = tuple(
+        job.model_copy(update={"state": "held"})
+        if job.name in mine and job.state == "pending"
+        else job
+        for job in snapshot.jobs
     )
+    nodes = {node for intent in intents for node in intent.nodes}
+    return cordoned(snapshot.model_copy(update={"jobs": jobs}), nodes)
+
+
+def cordoned(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The snapshot in which these nodes take no work."""
+    nodes = tuple(
+        node.model_copy(update={"cordoned": True}) if node.name in names else node
+        for node in snapshot.nodes
+    )
+    return snapshot.model_copy(update={"nodes": nodes})
 
 
 def preemptions(store: Store) -> dict[str, tuple[int, datetime]]:
@@ -108,11 +110,10 @@ def preemptions(store: Store) -> dict[str, tuple[int, datetime]]:
 
 def budget_use(store: Store, now: datetime) -> BudgetUse:
     """What preemptions of the sliding windows have used, those under way included."""
-    kind = "kind = 'preempt'"
 
     def total(what: str, span: timedelta) -> int:
-        since = (now - span).isoformat(timespec="seconds")
-        (row,) = store.rows(f"SELECT {what} FROM events WHERE {kind} AND at > ?", since)
+        query = f"SELECT {what} FROM events WHERE kind = 'preempt' AND at > ?"
+        (row,) = store.rows(query, stamp(now - span))
         return int(row[0] or 0)
 
     day, hour = timedelta(days=1), timedelta(hours=1)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
-from trencadis.adapters.live.store import Intent
+from trencadis.adapters.live.store import Intent, stamp
 
 BEGUN = ("running", "leaving", "ended")
 
@@ -143,7 +143,7 @@ def _due(context: Context, intent: Intent) -> bool:
         context.store.rows(
             "SELECT 1 FROM events WHERE job = ? AND kind = 'acknowledged' AND at >= ?",
             intent.job,
-            intent.at.isoformat(timespec="seconds"),
+            stamp(intent.at),
         )
     )
 

@@ -33,14 +33,11 @@ def write_repro(
     return Path(name)
 
 
-def read_repro(text: str | bytes) -> tuple[Snapshot, dict[str, Any], list[Fault]]:
-    """The snapshot, the options of `solve`, and warnings. Raises InvalidInputError."""
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise InvalidInputError([Fault("$", f"Invalid JSON: {error}")]) from None
-    if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise InvalidInputError([Fault("$.kind", f"not {KIND}: no file of a failing round")])
+def read_repro(content: dict[str, Any]) -> tuple[Snapshot, dict[str, Any], list[Fault]]:
+    """The snapshot, the options of `solve`, and warnings, of a file of this kind.
+
+    Raises InvalidInputError.
+    """
     options = content.get("options", {})
     known = {"time_limit_s", "gap", "workers", "deterministic", "seed"}
     if not isinstance(options, dict) or not options.keys() <= known:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trencadis.adapters.live.cluster import JobView, Reading
+from trencadis.adapters.live.overlay import cordoned
 from trencadis.adapters.live.store import Store
 from trencadis.models import InvalidInputError, Job, Plan, Snapshot, TaskAllocation
 from trencadis.models.check import check
@@ -68,7 +69,7 @@ class Shadow:
 
     def snapshot(self, reading: Reading) -> Snapshot:
         """The cluster as it would be now."""
-        now = self._now = reading.snapshot.now
+        self._now = reading.snapshot.now
         self._observe(reading)
         jobs: list[Job] = [job for job in reading.snapshot.jobs if job.name not in self._twins]
         here = {job.name for job in jobs}
@@ -82,7 +83,7 @@ class Shadow:
         ]
         queues = {queue.name for queue in reading.snapshot.queues}
         jobs = [job for job in jobs if job.queue in queues]
-        snapshot = reading.snapshot.model_copy(update={"now": now, "jobs": tuple(jobs)})
+        snapshot = reading.snapshot.model_copy(update={"jobs": tuple(jobs)})
         try:
             check(snapshot)
         except InvalidInputError:
@@ -158,15 +159,8 @@ class Shadow:
         ours = [job for job in snapshot.jobs if job.name in self._twins and job.on_nodes]
         nodes = {task.node for job in ours for task in job.allocation}
         names = {job.name for job in ours}
-        return snapshot.model_copy(
-            update={
-                "jobs": tuple(job for job in snapshot.jobs if job.name not in names),
-                "nodes": tuple(
-                    node.model_copy(update={"cordoned": True}) if node.name in nodes else node
-                    for node in snapshot.nodes
-                ),
-            }
-        )
+        jobs = tuple(job for job in snapshot.jobs if job.name not in names)
+        return cordoned(snapshot.model_copy(update={"jobs": jobs}), nodes)
 
 
 def _at(text: str) -> datetime:

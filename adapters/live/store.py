@@ -125,8 +125,7 @@ class Store:
     def fence(self, **values: str) -> None:
         """Begins the next epoch, and sets values of the state with it."""
         with self._write():
-            row = self._db.execute("SELECT value FROM state WHERE key = 'epoch'").fetchone()
-            self._put({**values, "epoch": str(1 + int(row[0] if row else 0))})
+            self._put({**values, "epoch": str(1 + self.epoch())})
 
     # Under way
 
@@ -167,8 +166,7 @@ class Store:
         return after
 
     def _fenced(self, epoch: int) -> None:
-        row = self._db.execute("SELECT value FROM state WHERE key = 'epoch'").fetchone()
-        if int(row[0] if row else 0) != epoch:
+        if self.epoch() != epoch:
             raise FencedError
 
     def _remember(self, job: str, terms: Terms | None) -> None:
@@ -199,13 +197,13 @@ class Store:
         with self._write():
             self._db.execute(
                 "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?)",
-                (job, json.dumps(nodes), _stamp(until)),
+                (job, json.dumps(nodes), stamp(until)),
             )
 
     def refusals(self, now: datetime) -> dict[str, set[str] | None]:
         """Nodes that a job doesn't get for now; None: none at all."""
         found: dict[str, set[str] | None] = {}
-        rows = self._db.execute("SELECT job, nodes FROM refusals WHERE until > ?", (_stamp(now),))
+        rows = self._db.execute("SELECT job, nodes FROM refusals WHERE until > ?", (stamp(now),))
         for job, nodes in rows:
             listed = json.loads(nodes)
             before = found.get(job, set())
@@ -222,7 +220,7 @@ class Store:
             done = self._db.execute(
                 "INSERT INTO rounds (at, mode, snapshot, policy, status, plan)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                (_stamp(at), mode, snapshot, policy, status, plan),
+                (stamp(at), mode, snapshot, policy, status, plan),
             )
         return int(done.lastrowid or 0)
 
@@ -238,7 +236,7 @@ class Store:
     ) -> None:
         self._db.execute(
             "INSERT INTO events (at, round, job, kind, detail) VALUES (?, ?, ?, ?, ?)",
-            (_stamp(at), round, job, kind, json.dumps(detail, default=str)),
+            (stamp(at), round, job, kind, json.dumps(detail, default=str)),
         )
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -246,13 +244,14 @@ class Store:
         return self._db.execute(query, values).fetchall()
 
 
-def _stamp(at: datetime) -> str:
+def stamp(at: datetime) -> str:
+    """An instant as the record has it."""
     return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _text(intent: Intent) -> str:
     content = {name: getattr(intent, name) for name in Intent.__slots__}
-    return json.dumps({k: _stamp(v) if isinstance(v, datetime) else v for k, v in content.items()})
+    return json.dumps({k: stamp(v) if isinstance(v, datetime) else v for k, v in content.items()})
 
 
 def _intent(content: dict[str, Any]) -> Intent:

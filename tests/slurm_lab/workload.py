@@ -70,6 +70,11 @@ def submit(lab: Lab, wishes: list[Wish], *, held: bool = True) -> dict[str, Wish
     return {lab.submit(wish.seconds, *wish.options, held=held): wish for wish in wishes}
 
 
+def ended(lab: Lab, jobs: dict[str, Wish]) -> bool:
+    """Whether all have said that they end."""
+    return set(jobs) <= {job for word, job, _, _ in lab.told() if word == "end"}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How it went. Waits from the first submission, in seconds."""

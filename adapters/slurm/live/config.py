@@ -37,6 +37,10 @@ class SlurmOptions(Record):
     """X-SLURM-USER-TOKEN for it; the environment's SLURM_JWT where absent."""
     command_timeout_seconds: Positive = 60
 
+    def runs_in(self, listed: list[str]) -> list[str]:
+        """Where jobs that were submitted to these partitions run."""
+        return [self.held_partitions.get(entry, entry) for entry in listed]
+
 
 class SlurmConfig(Record):
     """All of the configuration file."""

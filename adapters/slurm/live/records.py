@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -70,7 +70,7 @@ def _prepare(
     state = _state(found)
     names = names_of(record)
     listed = partitions_of(record)
-    runs_in = [config.slurm.held_partitions.get(entry, entry) for entry in listed]
+    runs_in = config.slurm.runs_in(listed)
     kept_back = _held(record, found)
     handed = kept_back or runs_in != listed
     ours = (
@@ -90,6 +90,7 @@ def _prepare(
     ):
         terms["Partition"] = ",".join(listed)
     old = remembered.get(names[0]) if len(names) == 1 else None
+    nodes = _nodes(record)
     view = JobView(
         name="",
         state=state,
@@ -98,8 +99,8 @@ def _prepare(
         stoppable=ours
         and truth(record.get("requeue", True))
         and truth(record.get("batch_flag", True)),
-        nodes=_nodes(record) if state not in ("waiting", "released") else (),
-        gpus=_gpus(record),
+        nodes=nodes if state not in ("waiting", "released") else (),
+        gpus=_gpus(record, nodes),
         submit=instant(record.get("submit_time")),
         start=instant(record.get("start_time")),
         end=instant(record.get("end_time")),
@@ -111,7 +112,7 @@ def _prepare(
     for name in names:
         # A job keeps its number when it is requeued; of two records the living one counts.
         if name not in prepared.views or state != "ended":
-            prepared.views[name] = _named(view, name)
+            prepared.views[name] = replace(view, name=name)
             prepared.partitions[name] = runs_in
             prepared.users[name] = text(record.get("user_name"))
     if state == "ended":
@@ -122,10 +123,6 @@ def _prepare(
         # While a requeued job leaves its nodes, Slurm has no start of it any more.
         record["start_time"] = record.get("submit_time")
     prepared.records.append(record)
-
-
-def _named(view: JobView, name: str) -> JobView:
-    return JobView(**{key: getattr(view, key) for key in JobView.__slots__} | {"name": name})
 
 
 def _state(found: frozenset[str]) -> State:
@@ -186,9 +183,8 @@ def _nodes(record: Record) -> tuple[str, ...]:
         return ()
 
 
-def _gpus(record: Record) -> dict[str, tuple[int, ...] | None]:
+def _gpus(record: Record, nodes: tuple[str, ...]) -> dict[str, tuple[int, ...] | None]:
     details = record.get("gres_detail")
-    nodes = _nodes(record)
     if not isinstance(details, list) or len(details) != len(nodes):
         return {}
     found: dict[str, tuple[int, ...] | None] = {}

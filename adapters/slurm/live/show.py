@@ -34,7 +34,7 @@ def partitions(text: str) -> dict[str, Any]:
         "partitions": [
             {
                 "name": record["PartitionName"],
-                "nodes": {"configured": _known(record.get("Nodes"))},
+                "nodes": {"configured": record.get("Nodes")},
                 "partition": {"state": [record.get("State", "UP")]},
                 "defaults": {"time": minutes(record.get("DefaultTime"))},
                 "maximums": {
@@ -57,9 +57,9 @@ def reservations(text: str) -> dict[str, Any]:
                 "name": record["ReservationName"],
                 "start_time": int(record["StartTime"]),
                 "end_time": int(record["EndTime"]) if record["EndTime"].isdecimal() else None,
-                "node_list": _known(record.get("Nodes")),
+                "node_list": record.get("Nodes"),
                 "flags": record.get("Flags", "").split(","),
-                "licenses": _known(record.get("Licenses")),
+                "licenses": record.get("Licenses"),
             }
             for record in lines(text)
             if "ReservationName" in record
@@ -89,7 +89,3 @@ def minutes(text: str | None) -> int | None:
         return None
     days, hours, mins, secs = (int(part or 0) for part in match.groups())
     return days * 1_440 + hours * 60 + mins + (secs > 0)
-
-
-def _known(text: str | None) -> str:
-    return "" if text in (None, "(null)") else str(text)

@@ -6,8 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from trencadis.adapters.live.carry import PREFIX
-from trencadis.adapters.live.cluster import JobView, Reading, RefusedError, Terms, UnavailableError
+from trencadis.adapters.live.cluster import (
+    PREFIX,
+    JobView,
+    Reading,
+    RefusedError,
+    Terms,
+    UnavailableError,
+)
 from trencadis.adapters.slurm.fields import entries
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
@@ -185,7 +191,7 @@ class SlurmCluster:
     def _runs_in(self, terms: Terms) -> dict[str, str]:
         """Where a job of a held partition runs."""
         listed = terms.get("Partition", "").split(",")
-        runs_in = [self.config.slurm.held_partitions.get(entry, entry) for entry in listed]
+        runs_in = self.config.slurm.runs_in(listed)
         return {"Partition": ",".join(runs_in)} if runs_in != listed else {}
 
     def _update(self, job: str, changes: Mapping[str, str]) -> None:
