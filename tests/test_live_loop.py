@@ -218,6 +218,23 @@ def test_what_is_out_of_scope_is_left_alone(tmp_path: Path) -> None:
     assert "out of scope" in detail[0]
 
 
+def test_a_start_whose_place_others_took_is_given_up(tmp_path: Path) -> None:
+    fake = Fake({"v": Work(4, lasts=99), "u": Work(4, lasts=1)}, nodes=1)
+    live = loop(fake, tmp_path / "state", {"u": "v"})
+    live.round()
+    fake.tick()
+    for _ in range(3):
+        live.round()
+        fake.tick()
+    assert fake.jobs["v"].state == "leaving" or not fake.jobs["v"].on
+    fake.jobs["x"] = Work(4, state="running", on=("n1",), start=fake.now, left=2)
+    for _ in range(9):
+        assert live.round()
+        fake.tick()
+    assert live.context.store.rows("SELECT 1 FROM events WHERE job = 'u' AND kind = 'dissolved'")
+    assert fake.jobs["u"].runs == [(("n1",), ("n1",))]
+
+
 def test_a_victim_has_its_grace(tmp_path: Path) -> None:
     fake = Fake({"v": Work(4, lasts=99), "u": Work(4, lasts=1)}, nodes=1)
     live = loop(fake, tmp_path / "state", {"u": "v"})

@@ -199,8 +199,7 @@ def send_due(context: Context, reading: Reading, epoch: int) -> None:
             ours = tuple(hold for hold in held.holds if hold.job != intent.job)
             free = held.model_copy(update={"holds": ours})
             ground = Ground(free, context.config.scope)
-            (tasks,) = (hold.allocation for hold in held.holds if hold.job == intent.job)
-            blocked = ground.start(intent.job, tasks, view, START_PRECONDITIONS)
+            blocked = ground.start(intent.job, intent.tasks, view, START_PRECONDITIONS)
             if blocked is not None:
                 _give_up(context, intent, blocked)
                 continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from trencadis.adapters.live.cluster import Reading
 from trencadis.adapters.live.store import Intent, Store, stamp
-from trencadis.models import Hold, InvalidInputError, Job, Snapshot, TaskAllocation
+from trencadis.models import Hold, InvalidInputError, Job, Snapshot
 from trencadis.models.check import check
 from trencadis.models.policy import BudgetUse
 
@@ -63,7 +63,7 @@ def _under_way(snapshot: Snapshot, intents: Sequence[Intent], now: datetime) -> 
             if job.state == "running":
                 update = {"state": "draining", "drain_ends": max(intent.deadline, now)}
         elif not job.on_nodes:
-            tasks = tuple(TaskAllocation.model_validate(task) for task in intent.allocation)
+            tasks = intent.tasks
             if intent.phase == "waits":
                 holds.append(Hold(job=job.name, at=intent.deadline, allocation=tasks))
                 update = {"state": "held"}

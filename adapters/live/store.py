@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trencadis.adapters.live.cluster import Terms
+from trencadis.models import TaskAllocation
 
 Control = Literal["active", "paused", "uninstalled"]
 Phase = Literal["waits", "sending", "sent", "announced", "stopping"]
@@ -66,6 +67,11 @@ class Intent:
     gpus: int = 0
     lost_gpu_seconds: int = 0
     round: int | None = None
+
+    @property
+    def tasks(self) -> tuple[TaskAllocation, ...]:
+        """The allocation of a start, parsed."""
+        return tuple(TaskAllocation.model_validate(task) for task in self.allocation)
 
 
 class Store:
