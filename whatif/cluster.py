@@ -107,6 +107,11 @@ class ClusterState:
         """GPUs on nodes that are up."""
         return int(self.capacity[self.up].sum()) // GPU_MILLI
 
+    @property
+    def node_milli(self) -> int:
+        """Milli-GPUs of the largest node."""
+        return int(self.capacity.sum(axis=1).max(initial=0))
+
     def idle_milli(self) -> int:
         """Milli-GPUs free on nodes that are up."""
         return int(np.maximum(self.gpus, 0)[self.up].sum())

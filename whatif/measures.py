@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from trencadis.whatif.engine import Engine
+from trencadis.whatif.policies.size_queues import SIZES, size_class
 from trencadis.whatif.runs import MICRO, JobRun, Spent, State
 from trencadis.whatif.statistics import Spread, jain, quantile, spread
 from trencadis.whatif.watch import Shortfall
@@ -90,7 +91,7 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
     preempted = sum(1 for run in started if run.preemptions)
     tokens = sum((run.entry.tokens_per_second or 0) * run.entry.seconds for run in done)
     cost = None if price_per_gpu_hour is None else hours.capacity * price_per_gpu_hour
-    node_milli = int(engine.state.capacity.sum(axis=1).max(initial=0))
+    node_milli = engine.state.node_milli
     victims = [run for run in runs if run.preemptions]
     return Measures(
         policy=name,
@@ -125,9 +126,7 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
 
 def size_name(run: JobRun, node_milli: int) -> str:
     """`small`: at most a GPU; `medium`: at most a node; `large`: more."""
-    if run.entry.gpu_milli <= 1_000:
-        return "small"
-    return "medium" if run.entry.gpu_milli <= node_milli else "large"
+    return SIZES[size_class(run.entry, node_milli)]
 
 
 def _gpu_hours(engine: Engine) -> GpuHours:

@@ -35,7 +35,7 @@ class SizeQueues:
 
     def __init__(self, trace: Trace, snapshot: Snapshot) -> None:
         state = ClusterState(snapshot)
-        self._node_milli = int(state.capacity.sum(axis=1).max(initial=0))
+        self._node_milli = state.node_milli
         self.partitions = _divide(trace, state, self._node_milli)
         self._home: dict[int, int] = {}
 
