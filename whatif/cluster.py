@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.base import GPU_MILLI
-from trencadis.models.trace import task_milli
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -128,8 +127,3 @@ class ClusterState:
         return bool(
             (self.gpus[rows] < 0).any() or (self.rest[rows] < 0).any() or not self.up[rows].all()
         )
-
-
-def job_milli(job: Job, allocation: tuple[TaskAllocation, ...]) -> int:
-    """Milli-GPUs that an allocation occupies."""
-    return len(allocation) * task_milli(job)

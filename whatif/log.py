@@ -65,8 +65,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
     Raises InvalidInputError where a line in the middle is no decision.
     """
-    if not path.exists():
-        return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
@@ -86,7 +84,7 @@ class Logged:
     """A policy whose decisions are written as they are made; those of an earlier run are reused."""
 
     def __init__(
-        self, policy: SchedulingPolicy, earlier: Sequence[dict[str, Any]], stream: IO[str] | None
+        self, policy: SchedulingPolicy, earlier: Sequence[dict[str, Any]], stream: IO[str]
     ) -> None:
         self.name = policy.name
         self._policy = policy
@@ -105,7 +103,6 @@ class Logged:
                 )
             return decision_of(record)
         decision = self._policy.decide(view)
-        if self._stream is not None:
-            self._stream.write(line_of(view.now, decision))
-            self._stream.flush()
+        self._stream.write(line_of(view.now, decision))
+        self._stream.flush()
         return decision

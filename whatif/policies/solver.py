@@ -38,7 +38,6 @@ class Solver:
         self._usage: dict[str, float] = {}
         """GPU-hours by queue, decayed to `_usage_at`."""
         self._usage_at: int | None = None
-        self.solved = 0
 
     def decide(self, view: View) -> Decision:
         """Solves, unless nothing fits."""
@@ -47,7 +46,6 @@ class Solver:
         ranking = BestFit()
         if not any(draft.fit(run, ranking) is not None for run in view.pending):
             return Decision()
-        self.solved += 1
         return decision_of(solve(self.snapshot(view), self._options), view)
 
     def snapshot(self, view: View) -> Snapshot:
