@@ -91,6 +91,19 @@ class SchedulingPolicy(Protocol):
         ...
 
 
+class Around:
+    """What policies around another one have in common."""
+
+    def __init__(self, policy: SchedulingPolicy, suffix: str = "") -> None:
+        self.name = policy.name + suffix
+        self._policy = policy
+
+    def observe(self, view: View) -> None:
+        """Tells the policy, if it remembers the past, of a round that was decided earlier."""
+        if observe := getattr(self._policy, "observe", None):
+            observe(view)
+
+
 @dataclass(slots=True)
 class Draft:
     """A decision in the making, on copies of state and books."""
