@@ -45,10 +45,15 @@ def cluster_for(
     return cluster_of(parse_mix(text, prices), prices, fabric, rules)
 
 
+def gpu_count(place: Snapshot) -> int:
+    """Healthy GPUs on nodes that are up."""
+    return sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
+
+
 def price_of(place: Snapshot, prices: PriceList, text: str, fabric: str) -> float | None:
     """What a GPU-hour costs on average; None where not all nodes have a price."""
     total = price_per_hour_milli(place, prices, fabric if is_mix(text) else None)
-    gpus = sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
+    gpus = gpu_count(place)
     return None if total is None or not gpus else total / 1_000 / gpus
 
 
@@ -75,12 +80,11 @@ def jobs_for(
                 raise InvalidInputError([Fault("window", "no job of the trace arrives then")])
     size = max((len(node.healthy_gpus()) for node in place.nodes), default=0)
     trace = trace.shaped_for(size)
-    gpus = sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
     if load is not None:
         if not trace.span_seconds or not trace.gpu_seconds:
             message = "all jobs arrive at once, or ask for no GPU: there is no load to scale"
             raise InvalidInputError([Fault("load", message)])
-        factor = load / trace.offered_load(gpus)
+        factor = load / trace.offered_load(gpu_count(place))
     if factor is not None:
         trace = trace.faster(factor)
     return dealt(trace, queues) if queues else trace
