@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from trencadis.instances.traces.read import read_trace
-from trencadis.models import Fault, InvalidInputError, Snapshot, load_policy
+from trencadis.models import Fault, InvalidInputError, Job, Snapshot, load_policy
 from trencadis.models.trace import Trace
 from trencadis.views import io
 from trencadis.views.session import Session
@@ -92,12 +91,12 @@ def jobs_for(
 
 def dealt(trace: Trace, count: int) -> Trace:
     """Jobs of the queue `default` in `count` queues: by user, or by name where that is unknown."""
-    jobs = []
-    for entry in trace.jobs:
-        job = entry.job
-        if job.queue == "default":
-            key = job.name if job.user == "unknown" else job.user
-            number = zlib.crc32(key.encode()) % count + 1
-            job = job.model_copy(update={"queue": f"queue-{number}"})
-        jobs.append(replace(entry, job=job))
-    return replace(trace, jobs=tuple(jobs))
+
+    def assigned(job: Job) -> Job:
+        if job.queue != "default":
+            return job
+        key = job.name if job.user == "unknown" else job.user
+        number = zlib.crc32(key.encode()) % count + 1
+        return job.model_copy(update={"queue": f"queue-{number}"})
+
+    return trace.changed(assigned)

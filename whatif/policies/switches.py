@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from trencadis.models import Job
-from trencadis.models.trace import Trace, TraceJob
+from trencadis.models.trace import Trace
 from trencadis.whatif.decisions import (
     Around,
     Decision,
@@ -132,13 +131,6 @@ def _without_tasks(decision: Decision, tasks: dict[str, JobRun]) -> tuple[Preemp
     return tuple(entry for entry in decision.preempts if entry.job not in spared)
 
 
-def _each(trace: Trace, change: Callable[[Job], Job]) -> Trace:
-    def changed(entry: TraceJob) -> TraceJob:
-        return replace(entry, job=change(entry.job))
-
-    return replace(trace, jobs=tuple(changed(entry) for entry in trace.jobs))
-
-
 def without_slices(trace: Trace) -> Trace:
     """Who asks for a share or MIG instances of a GPU gets whole GPUs."""
 
@@ -157,9 +149,9 @@ def without_slices(trace: Trace) -> Trace:
         }
         return job.model_copy(update={"request": request.model_copy(update=update)})
 
-    return _each(trace, whole)
+    return trace.changed(whole)
 
 
 def without_elasticity(trace: Trace) -> Trace:
     """All jobs run with all their tasks or not at all."""
-    return _each(trace, lambda job: job.model_copy(update={"min_tasks": None}))
+    return trace.changed(lambda job: job.model_copy(update={"min_tasks": None}))
