@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from trencadis.models import Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.trace import Trace
-from trencadis.whatif.cluster import ClusterState
 from trencadis.whatif.decisions import Decision, SchedulingPolicy, View, model_of
 from trencadis.whatif.events import Event, Kind
 from trencadis.whatif.failures import NodeClock
@@ -85,13 +84,13 @@ class Engine(World):
             self._give_back(run)
 
     def _foresee(self) -> None:
-        empty = ClusterState(self.snapshot)
+        """Who could run at all, on what is still the empty cluster, and what is sure to happen."""
         possible: dict[int, bool] = {}
         for run in self.runs:
             if run.shape not in possible:
-                found = self.placer.place(empty, run.job, 0, BestFit())
+                found = self.placer.place(self.state, run.job, 0, BestFit())
                 possible[run.shape] = found is not None and self.books.allows(
-                    run.job, len(found), model_of(empty, found)
+                    run.job, len(found), model_of(self.state, found)
                 )
             if not possible[run.shape]:
                 self._put(run, State.REJECTED)
