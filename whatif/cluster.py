@@ -121,6 +121,11 @@ class ClusterState:
         counted: Ints = whole.sum(axis=1)
         return counted
 
+    def idle_gpus(self, row: int, model: int) -> list[int]:
+        """Indices of the wholly idle GPUs of a model on one node."""
+        idle = np.flatnonzero((self.gpus[row] == GPU_MILLI) & (self.model[row] == model))
+        return [int(gpu) for gpu in idle]
+
     def overbooked(self, allocation: Iterable[TaskAllocation]) -> bool:
         """Whether some node of the allocation has less than nothing left, or is down."""
         rows = sorted({self.row[task.node] for task in allocation})
