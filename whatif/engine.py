@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trencadis.models import Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.trace import Trace
+from trencadis.whatif.books import leaf_queues
 from trencadis.whatif.decisions import Decision, SchedulingPolicy, View, model_of
 from trencadis.whatif.events import Event, Kind
 from trencadis.whatif.failures import NodeClock
@@ -46,9 +47,8 @@ class Engine(World):
         self.began = self.now
         self.gpu_time = GpuTime()
         self.fragments = Fragments(trace, self.state)
-        leaves = {queue.parent for queue in snapshot.queues}
         self.guarantees = Guarantees(
-            tuple(queue for queue in snapshot.queues if queue.name not in leaves),
+            tuple(leaf_queues(snapshot)),
             grace=snapshot.policy.preemption.grace_seconds + options.round_seconds,
         )
         self.samples: list[Sample] = []

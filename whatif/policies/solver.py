@@ -16,7 +16,7 @@ from trencadis.whatif.decisions import (
     View,
 )
 from trencadis.whatif.policies.ranking import BestFit
-from trencadis.whatif.runs import JobRun, State
+from trencadis.whatif.runs import MICRO, JobRun, State
 
 HALF_LIFE_S = 7 * 86_400
 """Past usage counts half after a week, as Slurm's PriorityDecayHalfLife does by default."""
@@ -136,7 +136,7 @@ def _record(run: JobRun, base: Snapshot) -> Job:
         elif run.estimate_left is not None:
             estimate = run.restart + -(-run.estimate_left // run.rate)
     elif run.estimate_left is not None:
-        estimate = preemption.restart_seconds + -(-run.estimate_left // 1_000_000)
+        estimate = preemption.restart_seconds + -(-run.estimate_left // MICRO)
     update["runtime_seconds"] = None if estimate is None else max(1, estimate)
     return run.job.model_copy(update=update)
 
