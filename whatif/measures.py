@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from trencadis.whatif.engine import Engine
 from trencadis.whatif.policies.size_queues import SIZES, size_class
@@ -130,21 +130,16 @@ def size_name(run: JobRun, node_milli: int) -> str:
 
 
 def _gpu_hours(engine: Engine) -> GpuHours:
-    spent = Spent()
-    for run in engine.runs:
-        for field in ("useful", "spread", "restart", "rework", "grace", "gang_wait"):
-            setattr(spent, field, getattr(spent, field) + getattr(run.spent, field))
     time = engine.gpu_time
+    spent = {
+        part.name: _hours(sum(getattr(run.spent, part.name) for run in engine.runs), MICRO)
+        for part in fields(Spent)
+    }
     return GpuHours(
         capacity=_hours(time.capacity, 1_000),
-        useful=_hours(spent.useful, MICRO),
         idle=_hours(time.idle, 1_000),
         held=_hours(time.held, 1_000),
-        spread=_hours(spent.spread, MICRO),
-        restart=_hours(spent.restart, MICRO),
-        rework=_hours(spent.rework, MICRO),
-        grace=_hours(spent.grace, MICRO),
-        gang_wait=_hours(spent.gang_wait, MICRO),
+        **spent,
     )
 
 
