@@ -190,10 +190,11 @@ class Engine(World):
 
     def view(self) -> View:
         """What the policy sees now."""
-        waiting = self._in(State.WAITING)
-        eligible = [run for run in waiting if self._eligible(run)] if self._chained else waiting
-        ready = {run.index for run in eligible} if self._chained else set()
-        others = [run for run in waiting if run.index not in ready] if self._chained else []
+        eligible, others = self._in(State.WAITING), list[JobRun]()
+        if self._chained:
+            waiting, eligible = eligible, []
+            for run in waiting:
+                (eligible if self._eligible(run) else others).append(run)
         return View(
             now=self.now,
             snapshot=self.snapshot,
