@@ -22,10 +22,11 @@ from openb_lab.run import OneAtATime, run
 from openb_lab.scores import Scores
 from openb_lab.states import States, options
 from openb_lab.value import TIGHT, Value
-from openb_lab.workload import GPU_MILLI, Kind, Workload, arrivals, typical, workload
+from openb_lab.workload import Kind, Workload, arrivals, typical, workload
 from openb_tiny import pod, tiny
 
 from trencadis.instances.openb_csv import NodeRow
+from trencadis.models.base import GPU_MILLI
 
 SEEDS = st.integers(0, 10_000)
 
