@@ -16,7 +16,7 @@ from trencadis.views import options as opt
 if TYPE_CHECKING:
     from trencadis.models import Snapshot
     from trencadis.models.trace import Trace
-    from trencadis.whatif.replay import Replayed
+    from trencadis.whatif.replay import Replayed, Setting
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -172,17 +172,16 @@ def _run_all(
     jobs: Trace,
     place: Snapshot,
     names: list[str],
-    setting: object,
+    setting: Setting,
     processes: int | None,
 ) -> tuple[dict[str, Replayed], dict[str, BaseException]]:
     from functools import partial
 
     from trencadis.models import InvalidInputError
     from trencadis.views.progress import Progress
-    from trencadis.whatif.replay import Setting, replay
+    from trencadis.whatif.replay import replay
     from trencadis.whatif.sweep import sweep
 
-    assert isinstance(setting, Setting)
     done: dict[str, Replayed] = {}
     failed: dict[str, BaseException] = {}
     tasks = [partial(replay, jobs, place, name, setting) for name in names]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from trencadis.instances.traces.read import read_trace
-from trencadis.models import Fault, InvalidInputError, Snapshot, load_policy
+from trencadis.models import Fault, InvalidInputError, Job, Snapshot, load_policy
 from trencadis.models.trace import Trace
 from trencadis.views import io
 from trencadis.views.session import Session
@@ -45,10 +44,15 @@ def cluster_for(
     return cluster_of(parse_mix(text, prices), prices, fabric, rules)
 
 
+def gpu_count(place: Snapshot) -> int:
+    """Healthy GPUs on nodes that are up."""
+    return sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
+
+
 def price_of(place: Snapshot, prices: PriceList, text: str, fabric: str) -> float | None:
     """What a GPU-hour costs on average; None where not all nodes have a price."""
     total = price_per_hour_milli(place, prices, fabric if is_mix(text) else None)
-    gpus = sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
+    gpus = gpu_count(place)
     return None if total is None or not gpus else total / 1_000 / gpus
 
 
@@ -75,12 +79,11 @@ def jobs_for(
                 raise InvalidInputError([Fault("window", "no job of the trace arrives then")])
     size = max((len(node.healthy_gpus()) for node in place.nodes), default=0)
     trace = trace.shaped_for(size)
-    gpus = sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
     if load is not None:
         if not trace.span_seconds or not trace.gpu_seconds:
             message = "all jobs arrive at once, or ask for no GPU: there is no load to scale"
             raise InvalidInputError([Fault("load", message)])
-        factor = load / trace.offered_load(gpus)
+        factor = load / trace.offered_load(gpu_count(place))
     if factor is not None:
         trace = trace.faster(factor)
     return dealt(trace, queues) if queues else trace
@@ -88,12 +91,12 @@ def jobs_for(
 
 def dealt(trace: Trace, count: int) -> Trace:
     """Jobs of the queue `default` in `count` queues: by user, or by name where that is unknown."""
-    jobs = []
-    for entry in trace.jobs:
-        job = entry.job
-        if job.queue == "default":
-            key = job.name if job.user == "unknown" else job.user
-            number = zlib.crc32(key.encode()) % count + 1
-            job = job.model_copy(update={"queue": f"queue-{number}"})
-        jobs.append(replace(entry, job=job))
-    return replace(trace, jobs=tuple(jobs))
+
+    def assigned(job: Job) -> Job:
+        if job.queue != "default":
+            return job
+        key = job.name if job.user == "unknown" else job.user
+        number = zlib.crc32(key.encode()) % count + 1
+        return job.model_copy(update={"queue": f"queue-{number}"})
+
+    return trace.changed(assigned)

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from trencadis.commands.scene import gpu_count
 from trencadis.models import Snapshot
 from trencadis.models.trace import Trace
 from trencadis.views.io import clean
@@ -28,11 +29,6 @@ def hours(seconds: float) -> str:
 def part(fraction: float) -> str:
     """`82.3 %`."""
     return f"{100 * fraction:.1f} %"
-
-
-def gpu_count(place: Snapshot) -> int:
-    """Healthy GPUs on nodes that are up."""
-    return sum(len(node.healthy_gpus()) for node in place.nodes if not node.down)
 
 
 def replay_record(

@@ -207,6 +207,16 @@ def _nodes(rows: Iterable[NodeRow], pods: Sequence[PodRow]) -> Iterable[Node]:
         )
 
 
+def request_of(pod: PodRow) -> Request:
+    """What the pod asks for."""
+    return Request(
+        gpus=0 if pod.share else pod.gpus,
+        share=Share(gpu_milli=pod.share) if pod.share else None,
+        cpu_milli=pod.cpu_milli,
+        memory_mib=pod.memory_mib,
+    )
+
+
 def _job(pod: PodRow, clock: _Clock, queue_by: str, place: TaskAllocation | None) -> Job:
     submit = clock.submit(pod)
     return Job(
@@ -214,12 +224,7 @@ def _job(pod: PodRow, clock: _Clock, queue_by: str, place: TaskAllocation | None
         queue=pod.qos if queue_by == "qos" and pod.qos else "default",
         priority=TIER_OF_QOS.get(pod.qos),
         submit=submit,
-        request=Request(
-            gpus=0 if pod.share else pod.gpus,
-            share=Share(gpu_milli=pod.share) if pod.share else None,
-            cpu_milli=pod.cpu_milli,
-            memory_mib=pod.memory_mib,
-        ),
+        request=request_of(pod),
         gpu_models=pod.models if pod.gpus else (),
         runtime_seconds=pod.runtime,
         state="pending" if place is None else "running",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import gcd
@@ -63,12 +63,17 @@ class Trace:
             return self
         first = self.jobs[0].job.submit
 
-        def moved(entry: TraceJob) -> TraceJob:
-            after = seconds(entry.job.submit) - seconds(first)
+        def moved(job: Job) -> Job:
+            after = seconds(job.submit) - seconds(first)
             submit = first + timedelta(seconds=round(after / factor))
-            return replace(entry, job=entry.job.model_copy(update={"submit": submit}))
+            return job.model_copy(update={"submit": submit})
 
-        return replace(self, jobs=tuple(moved(entry) for entry in self.jobs))
+        return self.changed(moved)
+
+    def changed(self, change: Callable[[Job], Job]) -> Trace:
+        """The same trace of jobs changed in that way; they run as long as before."""
+        jobs = tuple(replace(entry, job=change(entry.job)) for entry in self.jobs)
+        return replace(self, jobs=jobs)
 
     def between(self, start_s: int, end_s: int) -> Trace:
         """The jobs submitted in [start, end), in seconds after the first submission."""
@@ -86,7 +91,7 @@ class Trace:
         A job of one task and g GPUs, g above the node's size n, gets tasks of n GPUs, or of the
         greatest common divisor of g and n where n doesn't divide g.
         """
-        return replace(self, jobs=tuple(_shaped(entry, gpus_per_node) for entry in self.jobs))
+        return self.changed(lambda job: _shaped(job, gpus_per_node))
 
 
 def task_milli(job: Job) -> int:
@@ -101,11 +106,10 @@ def in_order(jobs: Iterable[TraceJob]) -> tuple[TraceJob, ...]:
     return tuple(sorted(jobs, key=lambda entry: entry.job.submit))
 
 
-def _shaped(entry: TraceJob, size: int) -> TraceJob:
-    job = entry.job
+def _shaped(job: Job, size: int) -> Job:
     request = job.request
     if job.tasks != 1 or request.gpus <= size or size < 1:
-        return entry
+        return job
     each = size if request.gpus % size == 0 else gcd(request.gpus, size)
     tasks = request.gpus // each
     part = request.model_copy(
@@ -116,4 +120,4 @@ def _shaped(entry: TraceJob, size: int) -> TraceJob:
             "resources": {name: -(-count // tasks) for name, count in request.resources.items()},
         }
     )
-    return replace(entry, job=job.model_copy(update={"tasks": tasks, "request": part}))
+    return job.model_copy(update={"tasks": tasks, "request": part})

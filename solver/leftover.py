@@ -20,7 +20,7 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
-GPU_MILLI = 1_000
+from trencadis.models.base import GPU_MILLI
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -17,7 +17,8 @@ from itertools import count
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from trencadis.solver.leftover import GPU_MILLI, Floats, Ints, Wanted, share_unit
+from trencadis.models.base import GPU_MILLI
+from trencadis.solver.leftover import Floats, Ints, Wanted, share_unit
 
 CPU_UNIT = 1_000
 """Milli-CPU to one unit of the program, so that its coefficients are of one size."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trencadis.solver.leftover import GPU_MILLI, Floats, Ints, Wanted
+from trencadis.models.base import GPU_MILLI
+from trencadis.solver.leftover import Floats, Ints, Wanted
 
 
 class MultiFit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -171,7 +170,3 @@ def _jobs(draw: st.DrawFn, shares: bool) -> TraceJob:
         exclusive=draw(st.sampled_from([False, False, False, True])),
         max_tasks_per_node=draw(st.none() | st.integers(1, 2)),
     )
-
-
-def by_name(engine: Engine, names: Sequence[str]) -> list[Any]:
-    return [engine.by_name[name] for name in names]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
+import openb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +21,11 @@ from openb_lab.run import OneAtATime, run
 from openb_lab.scores import Scores
 from openb_lab.states import States, options
 from openb_lab.value import TIGHT, Value
-from openb_lab.workload import GPU_MILLI, Kind, Workload, arrivals, typical, workload
+from openb_lab.workload import Kind, Workload, arrivals, typical, workload
 from openb_tiny import pod, tiny
 
 from trencadis.instances.openb_csv import NodeRow
+from trencadis.models.base import GPU_MILLI
 
 SEEDS = st.integers(0, 10_000)
 
@@ -128,12 +128,16 @@ def test_nothing_is_dropped_that_fits_and_nothing_overflows(seed: int) -> None:
         assert cluster.whole.tolist() == (cluster.gpu == GPU_MILLI).sum(axis=1).tolist()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_kept_scores_are_those_of_scoring_all_anew(seed: int) -> None:
+def valued(seed: int) -> tuple[Workload, Cluster, Value, OneAtATime]:
     trace = tiny(seed)
     cluster = Cluster(trace)
     policy = Value(cluster, trace)
-    placer = OneAtATime(cluster, policy, np.random.default_rng(seed))
+    return trace, cluster, policy, OneAtATime(cluster, policy, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kept_scores_are_those_of_scoring_all_anew(seed: int) -> None:
+    trace, cluster, policy, placer = valued(seed)
     for kind in arrivals(trace, np.random.default_rng(seed))[:40]:
         placer.place([int(kind)])
         kept, _ = placer.scores.of(int(kind))
@@ -143,10 +147,7 @@ def test_kept_scores_are_those_of_scoring_all_anew(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_states_lose_what_nodes_lose(seed: int) -> None:
-    trace = tiny(seed)
-    cluster = Cluster(trace)
-    policy = Value(cluster, trace)
-    placer = OneAtATime(cluster, policy, np.random.default_rng(seed))
+    trace, cluster, policy, placer = valued(seed)
     placer.place([int(kind) for kind in arrivals(trace, np.random.default_rng(seed))[:15]])
     nodes = np.arange(len(trace.nodes))
     kinds = list(range(len(trace.kinds)))
@@ -218,21 +219,9 @@ def test_checkpoints_are_means_over_a_percent() -> None:
     assert (track.allocated <= track.arrived + 1e-9).all()
 
 
-def load_command() -> ModuleType:
-    """The benchmark's module, by its file: benchmarks are no part of the package."""
-    file = Path(__file__).parents[1] / "benchmarks" / "openb.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_openb", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_command_prints_json_and_tells_what_is_wrong_with_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    openb = load_command()
     (tmp_path / "openb_node_list_gpu_node.csv").write_text(
         "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,1000,4,T4\nn1,64000,1000,2,G2\n"
     )

@@ -16,8 +16,7 @@ from trencadis.instances.traces.table import read_table
 from trencadis.models import InvalidInputError
 from trencadis.models.trace import EPOCH, Trace
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-DATA = SHARED
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="the public traces are not here")
 
 MURI = "job_id,num_gpu,submit_time,duration,priority\n7,16,1500,2500,1\n8,1,0,400,0\n"

@@ -78,7 +78,7 @@ def _idle_while_waiting(engine: Engine) -> float:
 
 def _large_losses(engine: Engine) -> list[str]:
     """Whether jobs larger than a node make up most of the lost work."""
-    node_milli = int(engine.state.capacity.sum(axis=1).max(initial=0))
+    node_milli = engine.state.node_milli
     lost: defaultdict[str, int] = defaultdict(int)
     for run in engine.runs:
         lost[size_name(run, node_milli)] += run.spent.rework + run.spent.grace + run.spent.restart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from trencadis.models import Job, Limits, Snapshot
+from trencadis.models import Job, Limits, Queue, Snapshot
 from trencadis.models.trace import task_milli
 
 Key = tuple[str, ...]
@@ -73,6 +73,12 @@ class Books:
             yield ("array", job.array.name), jobs, job.array.throttle
         for name, count in job.licences.items():
             yield ("licence", name), count * jobs, self.licences[name]
+
+
+def leaf_queues(snapshot: Snapshot) -> list[Queue]:
+    """The queues that have none below them, in the snapshot's order: jobs belong to these."""
+    parents = {queue.parent for queue in snapshot.queues}
+    return [queue for queue in snapshot.queues if queue.name not in parents]
 
 
 def _account(

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.base import GPU_MILLI
-from trencadis.models.trace import task_milli
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -107,6 +106,11 @@ class ClusterState:
         """GPUs on nodes that are up."""
         return int(self.capacity[self.up].sum()) // GPU_MILLI
 
+    @property
+    def node_milli(self) -> int:
+        """Milli-GPUs of the largest node."""
+        return int(self.capacity.sum(axis=1).max(initial=0))
+
     def idle_milli(self) -> int:
         """Milli-GPUs free on nodes that are up."""
         return int(np.maximum(self.gpus, 0)[self.up].sum())
@@ -117,14 +121,14 @@ class ClusterState:
         counted: Ints = whole.sum(axis=1)
         return counted
 
+    def idle_gpus(self, row: int, model: int) -> list[int]:
+        """Indices of the wholly idle GPUs of a model on one node."""
+        idle = np.flatnonzero((self.gpus[row] == GPU_MILLI) & (self.model[row] == model))
+        return [int(gpu) for gpu in idle]
+
     def overbooked(self, allocation: Iterable[TaskAllocation]) -> bool:
         """Whether some node of the allocation has less than nothing left, or is down."""
         rows = sorted({self.row[task.node] for task in allocation})
         return bool(
             (self.gpus[rows] < 0).any() or (self.rest[rows] < 0).any() or not self.up[rows].all()
         )
-
-
-def job_milli(job: Job, allocation: tuple[TaskAllocation, ...]) -> int:
-    """Milli-GPUs that an allocation occupies."""
-    return len(allocation) * task_milli(job)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from trencadis.models import (
     Fabric,
@@ -18,6 +17,7 @@ from trencadis.models import (
     Policy,
     Snapshot,
 )
+from trencadis.models.trace import EPOCH
 from trencadis.whatif.prices import FabricKind, PriceList, Sku
 
 PART = re.compile(r"^(\d+)x([^\s,]+)$")
@@ -87,7 +87,7 @@ def cluster_of(
             leaf = f"leaf-{len(nodes) // kind.nodes_per_leaf + 1}"
             nodes.append(node_of(sku, f"{name}-{number + 1}", ("spine", leaf)))
     return Snapshot(
-        now=datetime(2024, 1, 1, tzinfo=UTC),
+        now=EPOCH,
         nodes=tuple(nodes),
         fabric=Fabric(
             levels=(

@@ -91,6 +91,19 @@ class SchedulingPolicy(Protocol):
         ...
 
 
+class Around:
+    """What policies around another one have in common."""
+
+    def __init__(self, policy: SchedulingPolicy, suffix: str = "") -> None:
+        self.name = policy.name + suffix
+        self._policy = policy
+
+    def observe(self, view: View) -> None:
+        """Tells the policy, if it remembers the past, of a round that was decided earlier."""
+        if observe := getattr(self._policy, "observe", None):
+            observe(view)
+
+
 @dataclass(slots=True)
 class Draft:
     """A decision in the making, on copies of state and books."""
@@ -120,11 +133,16 @@ class Draft:
         """Whether a limit keeps it waiting, whatever is free."""
         return not self.books.allows(run.job, run.job.minimum, "")
 
-    def start(self, run: JobRun, allocation: tuple[TaskAllocation, ...]) -> None:
+    def start(
+        self,
+        run: JobRun,
+        allocation: tuple[TaskAllocation, ...],
+        waits_for: tuple[str, ...] = (),
+    ) -> None:
         """Starts it there."""
         self.state.take(run.job, allocation)
         self.books.book(run.job, len(allocation), model_of(self.state, allocation))
-        self.starts.append(StartAction(run.name, allocation))
+        self.starts.append(StartAction(run.name, allocation, waits_for))
         self.gone.add(run.index)
 
     def try_start(self, run: JobRun, ranking: Ranking) -> bool:
@@ -146,11 +164,7 @@ class Draft:
                 victim.job, len(victim.allocation), model_of(self.state, victim.allocation)
             )
             self.gone.add(victim.index)
-        self.state.take(run.job, allocation)
-        self.books.book(run.job, len(allocation), model_of(self.state, allocation))
-        names = tuple(victim.name for victim in victims)
-        self.starts.append(StartAction(run.name, allocation, names))
-        self.gone.add(run.index)
+        self.start(run, allocation, tuple(victim.name for victim in victims))
 
     def decision(self) -> Decision:
         """The finished decision."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trencadis.models import Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.trace import Trace
-from trencadis.whatif.cluster import ClusterState
+from trencadis.whatif.books import leaf_queues
 from trencadis.whatif.decisions import Decision, SchedulingPolicy, View, model_of
 from trencadis.whatif.events import Event, Kind
 from trencadis.whatif.failures import NodeClock
@@ -47,9 +47,8 @@ class Engine(World):
         self.began = self.now
         self.gpu_time = GpuTime()
         self.fragments = Fragments(trace, self.state)
-        leaves = {queue.parent for queue in snapshot.queues}
         self.guarantees = Guarantees(
-            tuple(queue for queue in snapshot.queues if queue.name not in leaves),
+            tuple(leaf_queues(snapshot)),
             grace=snapshot.policy.preemption.grace_seconds + options.round_seconds,
         )
         self.samples: list[Sample] = []
@@ -85,13 +84,13 @@ class Engine(World):
             self._give_back(run)
 
     def _foresee(self) -> None:
-        empty = ClusterState(self.snapshot)
+        """Who could run at all, on what is still the empty cluster, and what is sure to happen."""
         possible: dict[int, bool] = {}
         for run in self.runs:
             if run.shape not in possible:
-                found = self.placer.place(empty, run.job, 0, BestFit())
+                found = self.placer.place(self.state, run.job, 0, BestFit())
                 possible[run.shape] = found is not None and self.books.allows(
-                    run.job, len(found), model_of(empty, found)
+                    run.job, len(found), model_of(self.state, found)
                 )
             if not possible[run.shape]:
                 self._put(run, State.REJECTED)
@@ -191,10 +190,11 @@ class Engine(World):
 
     def view(self) -> View:
         """What the policy sees now."""
-        waiting = self._in(State.WAITING)
-        eligible = [run for run in waiting if self._eligible(run)] if self._chained else waiting
-        ready = {run.index for run in eligible} if self._chained else set()
-        others = [run for run in waiting if run.index not in ready] if self._chained else []
+        eligible, others = self._in(State.WAITING), list[JobRun]()
+        if self._chained:
+            waiting, eligible = eligible, []
+            for run in waiting:
+                (eligible if self._eligible(run) else others).append(run)
         return View(
             now=self.now,
             snapshot=self.snapshot,

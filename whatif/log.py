@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from trencadis.models import Fault, InvalidInputError, TaskAllocation
 from trencadis.whatif.decisions import (
+    Around,
     Decision,
     PreemptAction,
     ResizeAction,
@@ -65,8 +66,6 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
     Raises InvalidInputError where a line in the middle is no decision.
     """
-    if not path.exists():
-        return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
@@ -82,14 +81,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-class Logged:
+class Logged(Around):
     """A policy whose decisions are written as they are made; those of an earlier run are reused."""
 
     def __init__(
-        self, policy: SchedulingPolicy, earlier: Sequence[dict[str, Any]], stream: IO[str] | None
+        self, policy: SchedulingPolicy, earlier: Sequence[dict[str, Any]], stream: IO[str]
     ) -> None:
-        self.name = policy.name
-        self._policy = policy
+        super().__init__(policy)
         self._earlier = list(reversed(earlier))
         self._stream = stream
 
@@ -97,15 +95,13 @@ class Logged:
         """The earlier decision if there is one, else the policy's."""
         if self._earlier:
             record = self._earlier.pop()
-            if observe := getattr(self._policy, "observe", None):
-                observe(view)  # what it remembers of the past
+            self.observe(view)  # what it remembers of the past
             if record["t"] != view.now:
                 raise InvalidInputError(
                     [Fault("decisions", "the log is of another trace, cluster or round length")]
                 )
             return decision_of(record)
         decision = self._policy.decide(view)
-        if self._stream is not None:
-            self._stream.write(line_of(view.now, decision))
-            self._stream.flush()
+        self._stream.write(line_of(view.now, decision))
+        self._stream.flush()
         return decision

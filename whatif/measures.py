@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from trencadis.whatif.engine import Engine
+from trencadis.whatif.policies.size_queues import SIZES, size_class
 from trencadis.whatif.runs import MICRO, JobRun, Spent, State
 from trencadis.whatif.statistics import Spread, jain, quantile, spread
 from trencadis.whatif.watch import Shortfall
@@ -90,7 +91,7 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
     preempted = sum(1 for run in started if run.preemptions)
     tokens = sum((run.entry.tokens_per_second or 0) * run.entry.seconds for run in done)
     cost = None if price_per_gpu_hour is None else hours.capacity * price_per_gpu_hour
-    node_milli = int(engine.state.capacity.sum(axis=1).max(initial=0))
+    node_milli = engine.state.node_milli
     victims = [run for run in runs if run.preemptions]
     return Measures(
         policy=name,
@@ -125,27 +126,20 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
 
 def size_name(run: JobRun, node_milli: int) -> str:
     """`small`: at most a GPU; `medium`: at most a node; `large`: more."""
-    if run.entry.gpu_milli <= 1_000:
-        return "small"
-    return "medium" if run.entry.gpu_milli <= node_milli else "large"
+    return SIZES[size_class(run.entry, node_milli)]
 
 
 def _gpu_hours(engine: Engine) -> GpuHours:
-    spent = Spent()
-    for run in engine.runs:
-        for field in ("useful", "spread", "restart", "rework", "grace", "gang_wait"):
-            setattr(spent, field, getattr(spent, field) + getattr(run.spent, field))
     time = engine.gpu_time
+    spent = {
+        part.name: _hours(sum(getattr(run.spent, part.name) for run in engine.runs), MICRO)
+        for part in fields(Spent)
+    }
     return GpuHours(
         capacity=_hours(time.capacity, 1_000),
-        useful=_hours(spent.useful, MICRO),
         idle=_hours(time.idle, 1_000),
         held=_hours(time.held, 1_000),
-        spread=_hours(spent.spread, MICRO),
-        restart=_hours(spent.restart, MICRO),
-        rework=_hours(spent.rework, MICRO),
-        grace=_hours(spent.grace, MICRO),
-        gang_wait=_hours(spent.gang_wait, MICRO),
+        **spent,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from trencadis.models import Job, Snapshot, TaskAllocation
-from trencadis.models.base import GPU_MILLI, seconds
+from trencadis.models.base import seconds
 from trencadis.solver.admission import admission
 from trencadis.solver.gpus import LinkGraph, link_graph, subsets
 from trencadis.whatif.cluster import Bools, ClusterState, Ints
@@ -243,8 +243,7 @@ class Placer:
                         TaskAllocation(node=name, gpus=(gpu,), share=job.request.share)
                     )
                 continue
-            idle = np.flatnonzero((state.gpus[row] == GPU_MILLI) & (state.model[row] == model))
-            for gpus in self._sets(job, row, [int(i) for i in idle], count):
+            for gpus in self._sets(job, row, state.idle_gpus(row, model), count):
                 allocation.append(TaskAllocation(node=name, gpus=gpus))
         return tuple(allocation)
 
@@ -267,8 +266,7 @@ class Placer:
     def _linked_slots(self, state: ClusterState, job: Job, model: int, found: Ints) -> Ints:
         result = np.where(self.nvswitch, found, 0)
         for row, graph in self.links.items():
-            idle = np.flatnonzero((state.gpus[row] == GPU_MILLI) & (state.model[row] == model))
-            sets = self._sets(job, row, [int(i) for i in idle], int(found[row]))
+            sets = self._sets(job, row, state.idle_gpus(row, model), int(found[row]))
             linked = (graph.linked(sum(1 << i for i in gpus)) for gpus in sets)
             result[row] = next((n for n, fits in enumerate(linked) if not fits), len(sets))
         return result

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,7 +77,7 @@ def replay(
     ready = contender(spec, trace, snapshot, setting.effort, setting.options.seed)
     cluster = with_queues(ready.trace, snapshot)
     check_replay(ready.trace, cluster)
-    options = ReplayOptions(**{**_fields(setting.options), "gangs": ready.gangs})
+    options = replace(setting.options, gangs=ready.gangs)
     with ExitStack() as stack:
         files = None
         policy = ready.policy
@@ -98,10 +98,6 @@ def replay(
         if files is not None:
             files.finish(engine.runs, measures)
     return Replayed(measures, tuple(advice(engine, measures)), tuple(engine.samples))
-
-
-def _fields(options: ReplayOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in options.__dataclass_fields__}
 
 
 def _key(trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,6 @@ class Spread:
     median: float
     p95: float
     largest: float
-
-    def record(self) -> dict[str, float]:
-        """For JSON."""
-        return asdict(self)
 
 
 def spread(values: Sequence[float], weights: Sequence[float] | None = None) -> Spread:

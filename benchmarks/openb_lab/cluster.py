@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openb_lab.workload import GPU_MILLI, Bools, Ints, Kind, Workload
+from openb_lab.workload import Bools, Ints, Kind, Workload
+from trencadis.models.base import GPU_MILLI
 
 
 class Cluster:

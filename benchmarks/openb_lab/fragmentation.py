@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openb_lab.workload import GPU_MILLI, Floats, Ints, Kind
+from openb_lab.workload import Floats, Ints, Kind
+from trencadis.models.base import GPU_MILLI
 
 
 class Fragmentation:

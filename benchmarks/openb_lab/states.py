@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from openb_lab.cluster import Cluster
-from openb_lab.value import TIGHT, Value
-from openb_lab.workload import GPU_MILLI, Floats, Ints
+from openb_lab.value import TIGHT, Value, first_of_equals
+from openb_lab.workload import Floats, Ints
+from trencadis.models.base import GPU_MILLI
 
 
 @dataclass(slots=True)
@@ -43,9 +44,7 @@ def options(policy: Value, states: States, kinds: list[int]) -> tuple[Floats, In
     after: list[Ints] = []
     cpu: list[Ints] = []
     extra: list[Floats] = []
-    first = np.ones(states.gpu.shape, dtype=bool)
-    for g in range(1, states.gpu.shape[1]):
-        first[:, g] = (states.gpu[:, :g] != states.gpu[:, g : g + 1]).all(axis=1)
+    first = first_of_equals(states.gpu)
     whole = states.gpu == GPU_MILLI
     nth = np.cumsum(whole, axis=1)
     for column, kind in enumerate(kinds):

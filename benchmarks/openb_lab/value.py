@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from openb_lab.cluster import Cluster
-from openb_lab.workload import GPU_MILLI, Floats, Ints, Kind, Workload, typical
+from openb_lab.workload import Bools, Floats, Ints, Kind, Workload, typical
+from trencadis.models.base import GPU_MILLI
 from trencadis.solver.leftover import Leftover, Wanted
 from trencadis.solver.leftover_prices import PriceProgram, pool
 from trencadis.solver.multi_fit import MultiFit
@@ -51,6 +52,14 @@ def expected(kinds: Sequence[tuple[Kind, float]], idle: float, cpu_per_gpu: floa
         )
         for (gpus, milli, cpu, models), share in sorted(counts.items())
     ]
+
+
+def first_of_equals(gpu: Ints) -> Bools:
+    """By node and GPU, whether none before it has as much left: those that do are the same."""
+    first = np.ones(gpu.shape, dtype=bool)
+    for column in range(1, gpu.shape[1]):
+        first[:, column] = (gpu[:, :column] != gpu[:, column : column + 1]).all(axis=1)
+    return first
 
 
 class Value:
@@ -93,11 +102,7 @@ class Value:
                 after[whole & (np.cumsum(whole, axis=1) <= asked.gpus)] = 0
             loss = self.burden(model, cpu - asked.cpu, after) - before
             return loss, np.zeros(len(nodes), dtype=np.int64)
-        # GPUs with the same left are the same.
-        first = np.ones(gpu.shape, dtype=bool)
-        for column in range(1, gpu.shape[1]):
-            first[:, column] = (gpu[:, :column] != gpu[:, column : column + 1]).all(axis=1)
-        rows, columns = np.nonzero((gpu >= asked.milli) & first)
+        rows, columns = np.nonzero((gpu >= asked.milli) & first_of_equals(gpu))
         after = gpu[rows]
         after[np.arange(len(rows)), columns] -= asked.milli
         each = np.full(gpu.shape, np.inf)

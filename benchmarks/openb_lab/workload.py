@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trencadis.instances.openb_csv import NodeRow, PodRow, read_nodes, read_pods
+from trencadis.models.base import GPU_MILLI
 from trencadis.models.faults import Fault, InvalidInputError
 
-GPU_MILLI = 1_000
 INFLATION = 1.3
 """Arrivals end when they ask for this many times the cluster's GPUs."""
 

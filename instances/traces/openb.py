@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trencadis.instances.openb import TIER_OF_QOS
+from trencadis.instances.openb import TIER_OF_QOS, request_of
 from trencadis.instances.openb_csv import read_pods
-from trencadis.instances.traces.rows import instant
+from trencadis.instances.traces.rows import finished, instant
 from trencadis.models.faults import Fault, InvalidInputError
-from trencadis.models.jobs import Job, Request, Share
-from trencadis.models.trace import Trace, TraceJob, in_order
+from trencadis.models.jobs import Job
+from trencadis.models.trace import Trace, TraceJob
 
 
 def read_openb_trace(path: Path, name: str = "openb") -> Trace:
@@ -27,18 +27,11 @@ def read_openb_trace(path: Path, name: str = "openb") -> Trace:
             queue="default",
             priority=TIER_OF_QOS.get(pod.qos),
             submit=instant(pod.created),
-            request=Request(
-                gpus=0 if pod.share else pod.gpus,
-                share=Share(gpu_milli=pod.share) if pod.share else None,
-                cpu_milli=pod.cpu_milli,
-                memory_mib=pod.memory_mib,
-            ),
+            request=request_of(pod),
             gpu_models=pod.models if pod.gpus else (),
             runtime_seconds=max(1, pod.runtime),
         )
         jobs.append(TraceJob(job, max(1, pod.runtime)))
     if not jobs:
         raise InvalidInputError([Fault("$", "no pod of the table has all its times")])
-    left = len(pods) - len(jobs)
-    warnings = (f"{left} rows left out: they never ran or used nothing",) if left else ()
-    return Trace(name, in_order(jobs), warnings)
+    return finished(name, jobs, len(pods) - len(jobs))

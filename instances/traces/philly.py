@@ -6,9 +6,7 @@ The duration is steps by the throughput of that type on so many GPUs, from a tab
 
 from __future__ import annotations
 
-import json
-
-from trencadis.instances.traces.rows import MAX_SECONDS, Cells, gather, instant
+from trencadis.instances.traces.rows import MAX_SECONDS, Cells, gather, instant, json_of
 from trencadis.models.faults import Fault, InvalidInputError, shown
 from trencadis.models.jobs import Job, Request
 from trencadis.models.load import decode
@@ -58,10 +56,7 @@ def read_philly(
 
 def _rates(text: str | bytes, gpu: str) -> dict[tuple[str, int], float]:
     """Steps a second by type and number of GPUs, alone on them."""
-    try:
-        content = json.loads(decode(text))
-    except ValueError as error:
-        raise InvalidInputError([Fault("$", f"Invalid JSON: {error}")]) from None
+    content = json_of(text)
     if not isinstance(content, dict) or not isinstance(content.get(gpu), dict):
         raise InvalidInputError([Fault("$", f"no throughputs of GPU model {shown(gpu)}")])
     rates: dict[tuple[str, int], float] = {}

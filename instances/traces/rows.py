@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from trencadis.models.base import MAX_COUNT
 from trencadis.models.faults import Fault, InvalidInputError, shown
@@ -107,8 +109,21 @@ def gather(
         raise InvalidInputError(faults)
     if not jobs:
         raise InvalidInputError([Fault("$", "the trace has no jobs that ran")])
+    return finished(name, jobs, skipped)
+
+
+def finished(name: str, jobs: Iterable[TraceJob], skipped: int) -> Trace:
+    """A trace of these jobs, with a warning if rows were skipped."""
     warnings = (f"{skipped} rows left out: they never ran or used nothing",) if skipped else ()
     return Trace(name, in_order(jobs), warnings)
+
+
+def json_of(text: str | bytes) -> Any:
+    """What the JSON text says. Raises InvalidInputError."""
+    try:
+        return json.loads(decode(text))
+    except ValueError as error:
+        raise InvalidInputError([Fault("$", f"Invalid JSON: {error}")]) from None
 
 
 def instant(seconds_after: float) -> datetime:

@@ -8,7 +8,6 @@ What `--parsable2` prints as time is the cluster's local time, without an offset
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -16,11 +15,10 @@ from math import gcd
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from trencadis.instances.traces.rows import MAX_SECONDS, Cells, gather, table
+from trencadis.instances.traces.rows import MAX_SECONDS, Cells, gather, json_of, table
 from trencadis.models.base import MAX_COUNT
 from trencadis.models.faults import Fault, InvalidInputError, shown
 from trencadis.models.jobs import Job, Request
-from trencadis.models.load import decode
 from trencadis.models.trace import Trace, TraceJob
 
 COLUMNS = ("JobID", "Submit", "Start", "End", "ElapsedRaw", "AllocTRES")
@@ -61,10 +59,7 @@ def read_sacct(text: str | bytes, timezone: str = "UTC", name: str = "sacct") ->
 
 def read_sacct_json(text: str | bytes, name: str = "sacct") -> Trace:
     """Jobs that ran, from `--json`; its times are seconds since 1970. Raises InvalidInputError."""
-    try:
-        content = json.loads(decode(text))
-    except ValueError as error:
-        raise InvalidInputError([Fault("$", f"Invalid JSON: {error}")]) from None
+    content = json_of(text)
     jobs = content.get("jobs") if isinstance(content, dict) else None
     if not isinstance(jobs, list):
         raise InvalidInputError([Fault("$.jobs", "this is not what sacct --json prints")])

@@ -34,9 +34,9 @@ class SizeQueues:
     name = "size-queues"
 
     def __init__(self, trace: Trace, snapshot: Snapshot) -> None:
-        state = ClusterState(snapshot)
-        self._node_milli = int(state.capacity.sum(axis=1).max(initial=0))
-        self.partitions = _divide(trace, state, self._node_milli)
+        self._empty = ClusterState(snapshot)
+        self._node_milli = self._empty.node_milli
+        self.partitions = _divide(trace, self._empty, self._node_milli)
         self._home: dict[int, int] = {}
 
     def decide(self, view: View) -> Decision:
@@ -55,11 +55,10 @@ class SizeQueues:
 
     def _partition(self, view: View, run: JobRun) -> int:
         if run.shape not in self._home:
-            empty = ClusterState(view.snapshot)
-            everything = empty.open
+            empty = self._empty.copy()
             own = size_class(run.entry, self._node_milli)
             for partition in range(own, len(self.partitions)):
-                empty.open = everything & self.partitions[partition]
+                empty.open = self._empty.open & self.partitions[partition]
                 if view.placer.place(empty, run.job, view.now, BestFit()) is not None:
                     break
             self._home[run.shape] = partition

@@ -16,7 +16,7 @@ from trencadis.whatif.decisions import (
     View,
 )
 from trencadis.whatif.policies.ranking import BestFit
-from trencadis.whatif.runs import JobRun, State
+from trencadis.whatif.runs import MICRO, JobRun, State
 
 HALF_LIFE_S = 7 * 86_400
 """Past usage counts half after a week, as Slurm's PriorityDecayHalfLife does by default."""
@@ -38,7 +38,6 @@ class Solver:
         self._usage: dict[str, float] = {}
         """GPU-hours by queue, decayed to `_usage_at`."""
         self._usage_at: int | None = None
-        self.solved = 0
 
     def decide(self, view: View) -> Decision:
         """Solves, unless nothing fits."""
@@ -47,7 +46,6 @@ class Solver:
         ranking = BestFit()
         if not any(draft.fit(run, ranking) is not None for run in view.pending):
             return Decision()
-        self.solved += 1
         return decision_of(solve(self.snapshot(view), self._options), view)
 
     def snapshot(self, view: View) -> Snapshot:
@@ -138,7 +136,7 @@ def _record(run: JobRun, base: Snapshot) -> Job:
         elif run.estimate_left is not None:
             estimate = run.restart + -(-run.estimate_left // run.rate)
     elif run.estimate_left is not None:
-        estimate = preemption.restart_seconds + -(-run.estimate_left // 1_000_000)
+        estimate = preemption.restart_seconds + -(-run.estimate_left // MICRO)
     update["runtime_seconds"] = None if estimate is None else max(1, estimate)
     return run.job.model_copy(update=update)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 from trencadis.models import Job
-from trencadis.models.trace import Trace, TraceJob
+from trencadis.models.trace import Trace
 from trencadis.whatif.decisions import (
+    Around,
     Decision,
     PreemptAction,
     SchedulingPolicy,
@@ -24,17 +24,11 @@ HOLD_SECONDS = 3_600
 """Without gangs: tasks give their GPUs back after waiting so long for the others."""
 
 
-class Kill:
+class Kill(Around):
     """Jobs are stopped without grace and without a signal."""
 
     def __init__(self, policy: SchedulingPolicy) -> None:
-        self.name = f"{policy.name}+kill"
-        self._policy = policy
-
-    def observe(self, view: View) -> None:
-        """Tells the policy of a round that was decided earlier."""
-        if observe := getattr(self._policy, "observe", None):
-            observe(view)
+        super().__init__(policy, "+kill")
 
     def decide(self, view: View) -> Decision:
         """The same decision, at once."""
@@ -43,7 +37,7 @@ class Kill:
         return replace(decision, preempts=tuple(preempts))
 
 
-class NoGang:
+class NoGang(Around):
     """Each task is scheduled by itself; a job works once its last task is there.
 
     Tasks that are placed hold their GPUs meanwhile, at most `HOLD_SECONDS`: without that two jobs
@@ -51,13 +45,7 @@ class NoGang:
     """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
-        self.name = f"{policy.name}+no-gang"
-        self._policy = policy
-
-    def observe(self, view: View) -> None:
-        """Tells the policy of a round that was decided earlier."""
-        if observe := getattr(self._policy, "observe", None):
-            observe(view)
+        super().__init__(policy, "+no-gang")
 
     def decide(self, view: View) -> Decision:
         """Lets the policy see tasks as jobs, and gathers its starts by job."""
@@ -77,7 +65,8 @@ class NoGang:
         released = tuple(run.name for run in late)
         starts = _gathered(view, decision, tasks)
         deadlines = [run.began + HOLD_SECONDS for run in missing]
-        if any(action.job in {run.name for run in tasks.values()} for action in starts):
+        gangs = {run.name for run in tasks.values()}
+        if any(action.job in gangs for action in starts):
             deadlines.append(view.now + HOLD_SECONDS)
         return replace(
             decision,
@@ -142,13 +131,6 @@ def _without_tasks(decision: Decision, tasks: dict[str, JobRun]) -> tuple[Preemp
     return tuple(entry for entry in decision.preempts if entry.job not in spared)
 
 
-def _each(trace: Trace, change: Callable[[Job], Job]) -> Trace:
-    def changed(entry: TraceJob) -> TraceJob:
-        return replace(entry, job=change(entry.job))
-
-    return replace(trace, jobs=tuple(changed(entry) for entry in trace.jobs))
-
-
 def without_slices(trace: Trace) -> Trace:
     """Who asks for a share or MIG instances of a GPU gets whole GPUs."""
 
@@ -167,9 +149,9 @@ def without_slices(trace: Trace) -> Trace:
         }
         return job.model_copy(update={"request": request.model_copy(update=update)})
 
-    return _each(trace, whole)
+    return trace.changed(whole)
 
 
 def without_elasticity(trace: Trace) -> Trace:
     """All jobs run with all their tasks or not at all."""
-    return _each(trace, lambda job: job.model_copy(update={"min_tasks": None}))
+    return trace.changed(lambda job: job.model_copy(update={"min_tasks": None}))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from trencadis.solver.entitlement import fill
+from trencadis.whatif.books import leaf_queues
 from trencadis.whatif.decisions import Decision, Draft, View
 from trencadis.whatif.policies.elastic import grow, shrink_for
 from trencadis.whatif.policies.order import by_priority
@@ -102,8 +103,7 @@ def _share(draft: Draft, deserved: dict[str, Fraction], queue: str) -> Fraction:
 
 def _deserved(view: View) -> dict[str, Fraction]:
     """Milli-GPUs by leaf queue: guarantees first, the rest by weight, at most the demand."""
-    parents = {queue.parent for queue in view.snapshot.queues}
-    leaves = [queue for queue in view.snapshot.queues if queue.name not in parents]
+    leaves = leaf_queues(view.snapshot)
     demand = {queue.name: view.books.in_use(queue.name) for queue in leaves}
     for run in view.pending:
         demand[run.job.queue] += run.asks_milli
