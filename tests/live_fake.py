@@ -196,7 +196,7 @@ class Fake:
         work = self.jobs[job]
 
         def name() -> None:
-            work.required = tuple(nodes)
+            work.required = tuple(sorted(set(nodes)))
 
         def release() -> None:
             if work.state == "waiting":

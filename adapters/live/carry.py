@@ -219,7 +219,7 @@ def _give_up(context: Context, intent: Intent, reason: str) -> None:
 def _send(context: Context, intent: Intent, view: JobView) -> None:
     try:
         context.cluster.unreserve(PREFIX + intent.job)
-        context.cluster.start(intent.job, intent.nodes, view)
+        context.cluster.start(intent.job, [task.node for task in intent.tasks], view)
     except RefusedError as error:
         context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))
         until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)

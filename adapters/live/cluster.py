@@ -82,7 +82,10 @@ class Cluster(Protocol):
         """Whether the native scheduler answers."""
 
     def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
-        """Lets a waiting job start on exactly these nodes. Doing it twice does no harm."""
+        """Lets a waiting job start on exactly these nodes, one for each of its tasks.
+
+        Doing it twice does no harm.
+        """
 
     def withdraw(self, job: str, terms: Terms) -> None:
         """Keeps a job that hasn't started back again, on its old terms."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import tomllib
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from trencadis.models import Fault, InvalidInputError
 from trencadis.models.base import Count, Name, Positive, Record
 
 Mode = Literal["shadow", "recommend", "enforce"]
@@ -63,3 +65,19 @@ class LiveConfig(Record):
     reserve_delayed: bool = False
     """Whether nodes that a start waits for are reserved while their jobs leave. Needed where jobs
     that aren't ours may take them."""
+
+
+def read_toml(text: str, pools: str) -> dict[str, Any]:
+    """A configuration file. `pools` is the native scheduler's word for the scope's pools.
+
+    Raises InvalidInputError where it isn't TOML.
+    """
+    try:
+        content = tomllib.loads(text)
+    except ValueError as error:
+        raise InvalidInputError([Fault("$", f"Invalid TOML: {error}")]) from None
+    live = content.get("live")
+    scope = live.get("scope") if isinstance(live, dict) else None
+    if isinstance(scope, dict) and pools in scope:
+        scope["pools"] = scope.pop(pools)
+    return content

@@ -22,7 +22,8 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
     for intent in store.intents():
         view = reading.jobs.get(intent.job)
         gone = view is None or view.state in ("waiting", "ended")
-        if intent.kind == "preempt" and intent.phase == "stopping" and not gone:
+        stopping = intent.phase == "stopping" or (view is not None and view.state == "leaving")
+        if intent.kind == "preempt" and stopping and not gone:
             # It can't be called back: the job waits again soon, and is given back then.
             leaving.append(intent.job)
         elif intent.kind == "preempt" and view is not None and view.state == "waiting":

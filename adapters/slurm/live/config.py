@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from trencadis.adapters.live.config import LiveConfig
+from trencadis.adapters.live.config import LiveConfig, read_toml
 from trencadis.adapters.slurm.hostlist import HostlistError, expand
 from trencadis.models import Fault, InvalidInputError, Policy, Qos, Queue
 from trencadis.models.base import ByName, Name, Positive, Record
@@ -59,15 +58,10 @@ def load_config(text: str) -> SlurmConfig:
 
     `live.scope.partitions` is Slurm's word for `pools`, and nodes may be host lists.
     """
-    try:
-        content = tomllib.loads(text)
-    except ValueError as error:
-        raise InvalidInputError([Fault("$", f"Invalid TOML: {error}")]) from None
+    content = read_toml(text, "partitions")
     scope: Any = content.get("live", {})
     scope = scope.get("scope") if isinstance(scope, dict) else None
     if isinstance(scope, dict):
-        if "partitions" in scope:
-            scope["pools"] = scope.pop("partitions")
         try:
             scope["nodes"] = [n for entry in scope.get("nodes", []) for n in expand(entry)]
         except (HostlistError, TypeError, AttributeError) as error:

@@ -137,7 +137,7 @@ class SlurmCluster:
 
     def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
         """Names the nodes, then lets the job go."""
-        changes = {"ReqNodeList": ",".join(nodes)}
+        changes = {"ReqNodeList": ",".join(sorted(set(nodes)))}
         changes |= self._runs_in(view.terms)
         self._update(job, changes)
         self._run("scontrol", "release", job)
