@@ -14,6 +14,7 @@ import typer
 
 from trencadis.commands import explain as explaining
 from trencadis.commands import imports
+from trencadis.commands import kubernetes as kubernetes_commands
 from trencadis.commands import log as log_command
 from trencadis.commands import replay as replay_command
 from trencadis.commands import serve as serving
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(imports.app, name="import")
 app.add_typer(slurm_commands.app, name="slurm")
+app.add_typer(kubernetes_commands.app, name="kubernetes")
 app.command()(log_command.log)
 app.command()(replay_command.replay)
 serving.register(app)

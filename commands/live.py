@@ -1,4 +1,4 @@
-"""What the commands for a live Slurm share: the configuration, the store, what failures say."""
+"""What the commands for live clusters share: one native scheduler's side, and how it is opened."""
 
 # ruff: noqa: PLC0415
 # As in cli.py: nothing but Typer at the top.
@@ -6,71 +6,105 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 if TYPE_CHECKING:
+    from trencadis.adapters.live.cluster import Cluster
     from trencadis.adapters.live.context import Context
-    from trencadis.adapters.slurm.live import SlurmConfig
 
-CONFIG = "trencadis-slurm.toml"
+State = Annotated[
+    Path,
+    typer.Option(
+        envvar="TRENCADIS_STATE", metavar="FILE", help="The log, and what is under way (SQLite)."
+    ),
+]
+Mode = Annotated[
+    Literal["shadow", "recommend", "enforce"] | None,
+    typer.Option(help="What to do with the plans."),
+]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option()]
+Interval = Annotated[float | None, typer.Option(min=0.1, help="Seconds from round to round.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="End after so many.")]
+PlanFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Each round's plan, for `apply`.")
+]
+MetricsFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Prometheus text, for node_exporter.")
+]
+ReproDir = Annotated[Path, typer.Option(metavar="DIR", help="Where a failing round is saved.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Send the actions; else only tell.")]
+Missed = Annotated[int | None, typer.Option(min=1, help="Rounds; the config's.")]
+Period = Annotated[float | None, typer.Option(min=0.1, help="Seconds between looks.")]
+Once = Annotated[bool, typer.Option("--once", help="Look once and end.")]
+Acknowledged = Annotated[list[str], typer.Argument(metavar="JOB...")]
+STATE = Path("trencadis-live.sqlite")
 
 
-def read_config(path: str | None) -> SlurmConfig:
-    """The configuration file; defaults where there is none."""
-    from trencadis.adapters.slurm.live import SlurmConfig, load_config
-    from trencadis.models.load import decode
-    from trencadis.views import io
+@dataclass(frozen=True, slots=True)
+class Native:
+    """One native scheduler."""
 
-    if path is None and not Path(CONFIG).is_file():
-        return SlurmConfig()
-    source = path or CONFIG
-    with io.source_named(source):
-        return load_config(decode(io.read(source)))
+    name: str
+    file: str
+    """Its configuration, read where it is there and no other is named."""
+    load: Callable[[str], Any]
+    """Its configuration from TOML; has `live`, a LiveConfig."""
+    cluster: Callable[[Any], Cluster]
+    """It, as it is configured."""
 
+    def config(self, path: str | None) -> Any:
+        """The configuration file; defaults where there is none."""
+        from trencadis.models.load import decode
+        from trencadis.views import io
 
-@contextlib.contextmanager
-def opened(
-    path: str | None,
-    state: Path,
-    log_level: str,
-    *,
-    mode: str | None = None,
-    interval: float | None = None,
-    missed: int | None = None,
-) -> Iterator[Context]:
-    """Cluster, store, rules and log of one command. `apply`, pause and the like act as enforce."""
-    from datetime import UTC, datetime
+        if path is None and not Path(self.file).is_file():
+            return self.load("")
+        source = path or self.file
+        with io.source_named(source):
+            return self.load(decode(io.read(source)))
 
-    from trencadis.adapters.live.context import Context
-    from trencadis.adapters.live.logs import setup
-    from trencadis.adapters.live.store import Store
-    from trencadis.adapters.slurm.live import SlurmCluster
-    from trencadis.views import io
+    @contextlib.contextmanager
+    def opened(
+        self,
+        path: str | None,
+        state: Path,
+        log_level: str,
+        *,
+        mode: str | None = None,
+        interval: float | None = None,
+        missed: int | None = None,
+    ) -> Iterator[Context]:
+        """Cluster, store, rules and log of one command."""
+        from datetime import UTC, datetime
 
-    config = read_config(path)
-    flags = {"mode": mode, "interval_seconds": interval, "missed_rounds": missed}
-    live = config.live.model_copy(
-        update={key: value for key, value in flags.items() if value is not None}
-    )
-    config = config.model_copy(update={"live": live})
-    io.writable(str(state))
-    store = Store(state)
-    try:
-        yield Context(
-            SlurmCluster(config),
-            store,
-            live,
-            lambda: datetime.now(UTC),
-            setup(log_level),
+        from trencadis.adapters.live.context import Context
+        from trencadis.adapters.live.logs import setup
+        from trencadis.adapters.live.store import Store
+        from trencadis.views import io
+
+        config = self.config(path)
+        flags = {"mode": mode, "interval_seconds": interval, "missed_rounds": missed}
+        live = config.live.model_copy(
+            update={key: value for key, value in flags.items() if value is not None}
         )
-    finally:
-        store.close()
+        config = config.model_copy(update={"live": live})
+        io.writable(str(state))
+        with answering():
+            cluster = self.cluster(config)
+        store = Store(state)
+        try:
+            yield Context(cluster, store, live, lambda: datetime.now(UTC), setup(log_level))
+        finally:
+            store.close()
 
 
 @contextlib.contextmanager
-def native() -> Iterator[None]:
+def answering() -> Iterator[None]:
     """A scheduler that doesn't answer, or says no, is told in a line."""
     from trencadis.adapters.live.cluster import RefusedError, UnavailableError
     from trencadis.views.outcome import Code, CommandError
@@ -79,3 +113,12 @@ def native() -> Iterator[None]:
         yield
     except (RefusedError, UnavailableError) as error:
         raise CommandError(Code.UNAVAILABLE, str(error)) from None
+
+
+def may_enforce(live: Context) -> None:
+    """Ends the command where others would stop jobs too."""
+    from trencadis.views.outcome import Code, CommandError
+
+    objections = live.cluster.objections()
+    if objections:
+        raise CommandError(Code.USAGE, f"enforce is refused: {'; '.join(objections)}")

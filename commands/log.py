@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trencadis.commands.slurm import STATE, State
+from trencadis.commands.live import STATE, State
 from trencadis.views import options as opt
 
 

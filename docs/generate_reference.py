@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
+from trencadis.adapters.kubernetes.live import KubernetesConfig
 from trencadis.adapters.slurm.live import SlurmConfig
 from trencadis.models import Delta, Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
@@ -30,6 +31,7 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Health, "what `doctor` writes"),
     (Delta, "what `Session.update` takes"),
     (SlurmConfig, "the configuration of `trencadis slurm`"),
+    (KubernetesConfig, "the configuration of `trencadis kubernetes`"),
     (PriceList, "the price list of `replay --prices`"),
 )
 INTERNAL = frozenset({"BuiltIn", "Questions"})

@@ -195,6 +195,10 @@ class KubernetesCluster:
     def _reserved(self) -> dict[str, list[dict[str, Any]]]:
         return taints.reserved(listing(self.api, self._lists().path(NODES))["items"])
 
+    def suspended(self, job: str) -> bool:
+        """Whether its owner is to make its pods again before it can start."""
+        return self._gang(job).owner.suspended
+
     # The last reading
 
     @property
