@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trencadis.commands import live, rounds
+from trencadis.commands import live
+from trencadis.commands import rounds as shared
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def snapshot(
     json: opt.AlwaysJson = False,
 ) -> None:
     """The cluster now, as a snapshot."""
-    rounds.snapshot(NATIVE, config, output, json)
+    shared.snapshot(NATIVE, config, output, json)
 
 
 @app.command()
@@ -76,12 +77,12 @@ def apply(
 
     if yes and dry_run:
         raise CommandError(Code.USAGE, "--yes and --dry-run exclude each other")
-    decided = rounds.plan_of(context, plan)
+    decided = shared.plan_of(context, plan)
     with NATIVE.opened(config, state, log_level) as opened:
         if dry_run:
             _written(opened, decided, json)
         else:
-            rounds.apply(opened, state, decided, yes=yes, json=json)
+            shared.apply(opened, state, decided, yes=yes, json=json)
 
 
 def _written(opened: Context, plan: Plan, json: bool) -> None:
@@ -99,7 +100,7 @@ def _written(opened: Context, plan: Plan, json: bool) -> None:
     for step in steps:
         if step.blocked:
             io.tell(f"skip  {step.kind}  {step.job}  ({step.blocked})")
-    rounds.settle(steps)
+    shared.settle(steps)
 
 
 @app.command()
@@ -108,7 +109,7 @@ def run(
     state: live.State = live.STATE,
     interval: live.Interval = None,
     mode: live.Mode = None,
-    number: Annotated[live.Rounds, typer.Option("--rounds")] = None,
+    rounds: live.Rounds = None,
     plan_file: live.PlanFile = None,
     metrics_file: live.MetricsFile = None,
     repro_dir: live.ReproDir = Path(),
@@ -116,13 +117,13 @@ def run(
     log_level: live.LogLevel = "info",
 ) -> None:
     """Round after round: snapshot, solve, carry out, log."""
-    rounds.run(
+    shared.run(
         NATIVE,
         config,
         state,
         interval=interval,
         mode=mode,
-        rounds=number,
+        rounds=rounds,
         plan_file=plan_file,
         metrics_file=metrics_file,
         repro_dir=repro_dir,
@@ -141,7 +142,7 @@ def watchdog(
     log_level: live.LogLevel = "info",
 ) -> None:
     """Give all jobs back to Kubernetes when rounds are missed. A process of its own."""
-    rounds.watch(
+    shared.watch(
         NATIVE, config, state, missed=missed, period=period, once=once, log_level=log_level
     )
 
@@ -151,13 +152,13 @@ def pause(
     config: ConfigFile = None, state: live.State = live.STATE, json: opt.Json = False
 ) -> None:
     """Give all jobs back to Kubernetes now, and start none until `resume`."""
-    rounds.hand_back(NATIVE, config, state, "paused", json)
+    shared.hand_back(NATIVE, config, state, "paused", json)
 
 
 @app.command()
 def resume(config: ConfigFile = None, state: live.State = live.STATE) -> None:
     """Start jobs again after `pause` or `uninstall`."""
-    rounds.resume(NATIVE, config, state)
+    shared.resume(NATIVE, config, state)
 
 
 @app.command()
@@ -165,10 +166,10 @@ def uninstall(
     config: ConfigFile = None, state: live.State = live.STATE, json: opt.Json = False
 ) -> None:
     """Give all jobs back, remove our reservations, end the loop. The log stays."""
-    rounds.hand_back(NATIVE, config, state, "uninstalled", json)
+    shared.hand_back(NATIVE, config, state, "uninstalled", json)
 
 
 @app.command()
 def ack(jobs: live.Acknowledged, config: ConfigFile = None, state: live.State = live.STATE) -> None:
     """Say that jobs in their grace are ready to be stopped."""
-    rounds.acknowledge(NATIVE, config, state, jobs)
+    shared.acknowledge(NATIVE, config, state, jobs)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trencadis.commands import live, rounds
+from trencadis.commands import live
+from trencadis.commands import rounds as shared
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def snapshot(
     json: opt.AlwaysJson = False,
 ) -> None:
     """The cluster now, as a snapshot."""
-    rounds.snapshot(NATIVE, config, output, json)
+    shared.snapshot(NATIVE, config, output, json)
 
 
 @app.command()
@@ -65,9 +66,9 @@ def apply(
     json: opt.Json = False,
 ) -> None:
     """Send a plan's actions whose preconditions hold (a dry run without --yes)."""
-    decided = rounds.plan_of(context, plan)
+    decided = shared.plan_of(context, plan)
     with NATIVE.opened(config, state, log_level) as opened:
-        rounds.apply(opened, state, decided, yes=yes, json=json)
+        shared.apply(opened, state, decided, yes=yes, json=json)
 
 
 @app.command()
@@ -76,7 +77,7 @@ def run(
     state: live.State = live.STATE,
     interval: live.Interval = None,
     mode: live.Mode = None,
-    number: Annotated[live.Rounds, typer.Option("--rounds")] = None,
+    rounds: live.Rounds = None,
     plan_file: live.PlanFile = None,
     metrics_file: live.MetricsFile = None,
     repro_dir: live.ReproDir = Path(),
@@ -84,13 +85,13 @@ def run(
     log_level: live.LogLevel = "info",
 ) -> None:
     """Round after round: snapshot, solve, carry out, log."""
-    rounds.run(
+    shared.run(
         NATIVE,
         config,
         state,
         interval=interval,
         mode=mode,
-        rounds=number,
+        rounds=rounds,
         plan_file=plan_file,
         metrics_file=metrics_file,
         repro_dir=repro_dir,
@@ -109,7 +110,7 @@ def watchdog(
     log_level: live.LogLevel = "info",
 ) -> None:
     """Give all jobs back to Slurm when rounds are missed. A process of its own."""
-    rounds.watch(
+    shared.watch(
         NATIVE, config, state, missed=missed, period=period, once=once, log_level=log_level
     )
 
@@ -119,13 +120,13 @@ def pause(
     config: ConfigFile = None, state: live.State = live.STATE, json: opt.Json = False
 ) -> None:
     """Give all jobs back to Slurm now, and start none until `resume`."""
-    rounds.hand_back(NATIVE, config, state, "paused", json)
+    shared.hand_back(NATIVE, config, state, "paused", json)
 
 
 @app.command()
 def resume(config: ConfigFile = None, state: live.State = live.STATE) -> None:
     """Start jobs again after `pause` or `uninstall`."""
-    rounds.resume(NATIVE, config, state)
+    shared.resume(NATIVE, config, state)
 
 
 @app.command()
@@ -133,10 +134,10 @@ def uninstall(
     config: ConfigFile = None, state: live.State = live.STATE, json: opt.Json = False
 ) -> None:
     """Give all jobs back, remove our reservations, end the loop. The log stays."""
-    rounds.hand_back(NATIVE, config, state, "uninstalled", json)
+    shared.hand_back(NATIVE, config, state, "uninstalled", json)
 
 
 @app.command()
 def ack(jobs: live.Acknowledged, config: ConfigFile = None, state: live.State = live.STATE) -> None:
     """Say that jobs in their grace are ready to be stopped."""
-    rounds.acknowledge(NATIVE, config, state, jobs)
+    shared.acknowledge(NATIVE, config, state, jobs)
