@@ -55,7 +55,8 @@ class HttpApi:
                 config.load_config(client_configuration=settings)
             else:
                 config.load_kube_config(options.kubeconfig, options.context, settings)
-        except (config.ConfigException, OSError) as error:
+        except Exception as error:
+            # Whatever the YAML parser, a plugin for credentials or a missing file has to say.
             fault = Fault("$.kubernetes.kubeconfig", " ".join(str(error).split()))
             raise InvalidInputError([fault]) from None
         # Whether to ask again is the loop's to decide: a write that timed out may have been done.
