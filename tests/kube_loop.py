@@ -1,4 +1,4 @@
-"""The live loop on the world of `kube_server`: each round a pass of the real solver, or first fit."""
+"""The live loop on the world of `kube_server`, with first fit for a solver or a real one."""
 
 from __future__ import annotations
 

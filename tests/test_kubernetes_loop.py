@@ -136,10 +136,7 @@ def test_killed_at_any_write_and_begun_again(
         except KilledError:
             kills += 1
             running.context.store.close()
-            if kills < 6:
-                running = begin()
-            else:
-                running = loop(context(world, kubeconfig, state))
+            running = begin() if kills < 6 else loop(context(world, kubeconfig, state))
         world.tick()
         if done(world):
             break

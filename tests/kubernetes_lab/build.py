@@ -42,7 +42,9 @@ def build() -> Path:
         return wanted
     wanted.parent.mkdir(parents=True, exist_ok=True)
     said = "k8s.io/component-base/version"
-    flags = f"-s -w -X {said}.gitVersion={version()} -X {said}.gitMajor=1"
+    major, minor, _ = version().removeprefix("v").split(".")
+    told = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
+    flags = " ".join(["-s", "-w", *(f"-X {said}.{key}={value}" for key, value in told.items())])
     made = wanted.with_suffix(".new")
     subprocess.run(
         ["go", "build", "-p", "2", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", made],

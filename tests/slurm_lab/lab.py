@@ -11,11 +11,12 @@ import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from loopback import free_ports
 
 PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 PROGRAMS = ("slurmctld", "slurmd", "squeue", "sinfo", "scontrol", "sbatch", "scancel")
@@ -94,7 +95,7 @@ class Lab:
         for number in range(8):
             (self.directory / "dev" / f"nvidia{number}").touch()
         self.out.touch()
-        port, *ports = _free_ports(1 + len(self.names))
+        port, *ports = free_ports(1 + len(self.names))
         lines = [
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={at} CPUs=64"
             " RealMemory=512000 Gres=gpu:h100:8 State=UNKNOWN"
@@ -207,17 +208,6 @@ def lab(directory: Path, nodes: int = 4, *, preempts: bool = False) -> Iterator[
         yield cluster
     finally:
         cluster.stop()
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _end(pid_file: Path) -> None:
