@@ -7,7 +7,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 from kubernetes_lab.lab import Lab, gang, lab, missing
+from loopback import free_ports
 
 from trencadis.adapters.kubernetes.live import records
 from trencadis.adapters.live.store import Store
@@ -291,3 +294,103 @@ def test_kubectl_carries_out_what_is_written(desk: Desk) -> None:
     for _, job, node in lab.runs:
         found[f"alpha/{job}"].append(node)
     assert {name: sorted(nodes) for name, nodes in found.items()} == planned
+
+
+# kube-scheduler with `trencadis serve` as its extender
+
+
+class Service:
+    """`trencadis serve`, fed with the state of the lab once a second."""
+
+    def __init__(self, lab: Lab, port: int, directory: Path) -> None:
+        self.lab, self.directory = lab, directory
+        self.url = f"http://127.0.0.1:{port}"
+        self.words = ["serve", "--port", str(port), "--workers", "1", "--threads", "1"]
+        self.words += ["--round-time", "1", "--kube-api", lab.url, "--kube-ca", str(lab.authority)]
+        self.words += ["--kube-token", str(lab.token)]
+        self.named: defaultdict[str, set[str]] = defaultdict(set)
+        """Nodes that a plan named, by pod."""
+        self.alone: set[str] = set()
+        """Pods that the scheduler bound while the service had no plan: it decides alone then."""
+        self.fresh = False
+        self._stop = threading.Event()
+        self._feeder = threading.Thread(target=self._feed)
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        self.fresh = True
+        code = "from trencadis.cli import main; main()"
+        with (self.directory / "serve.log").open("ab") as log:
+            words = [sys.executable, "-c", code, *self.words]
+            return subprocess.Popen(words, cwd=self.directory, stdout=log, stderr=log)
+
+    @contextmanager
+    def fed(self) -> Iterator[None]:
+        self._feeder.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            self._feeder.join()
+
+    def _feed(self) -> None:
+        while not self._stop.wait(0.7):
+            state = self.lab.kubectl("kubectl get nodes,pods,priorityclasses -A -o json")
+            try:
+                self._ask("/v1/snapshot?format=kubernetes&wait=5", state.encode())
+                plan = json.loads(self._ask("/v1/plan"))
+            except OSError:
+                continue  # it has been killed, or has no plan yet
+            if self.fresh:
+                bound = [pod for pod in self.lab.pods("alpha") if records.node(pod)]
+                self.alone.update(f"alpha/{records.name(pod)}" for pod in bound)
+                self.fresh = False
+            for start in plan.get("plan", plan).get("starts", ()):
+                self.named[start["job"]].update(task["node"] for task in start["allocation"])
+
+    def _ask(self, path: str, data: bytes | None = None) -> bytes:
+        with urllib.request.urlopen(f"{self.url}{path}", data, timeout=10) as answer:
+            return bytes(answer.read())
+
+    def has_named(self, name: str, _: str, node: str) -> bool:
+        """Whether a plan named the node for the pod."""
+        return node in self.named[f"alpha/{name}"]
+
+    def tail(self) -> str:
+        log = self.directory / "serve.log"
+        pods = [f"{records.name(p)} {records.phase(p)} {records.node(p)}" for p in self.lab.pods()]
+        return "\n".join([*log.read_text().splitlines()[-15:], *pods])
+
+
+def test_the_scheduler_asks_the_service(tmp_path: Path) -> None:
+    """Ungated pods are bound where the plans say; the service is killed and comes back."""
+    (port,) = free_ports(1)
+    with lab(tmp_path, extender=f"http://127.0.0.1:{port}/scheduler") as cluster:
+        service = Service(cluster, port, tmp_path)
+        draw = random.Random(3)
+        process = service.begin()
+        try:
+            with service.fed():
+                cluster.wait(lambda: not service.fresh, service.tail, 60)
+                for number in range(24):
+                    wish = gang(f"s{number}", draw.choice((1, 2, 4, 8)), 2, 3, gated=False)
+                    cluster.submit("alpha", wish)
+                cluster.wait(lambda: len(cluster.runs) >= 10, service.tail, 60)
+                before = len(cluster.runs)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                assert not service.alone
+                assert all(service.has_named(*run) for run in cluster.runs[:before])
+                process = service.begin()
+                cluster.wait(lambda: not service.fresh, service.tail, 60)
+                for number in range(6):
+                    cluster.submit("alpha", gang(f"t{number}", 4, 2, 2, gated=False))
+                cluster.wait(cluster.done, service.tail, 120)
+        finally:
+            process.terminate()
+            process.wait(30)
+        # Nothing double, and with a plan nothing but by the plan.
+        assert len({name for name, _, _ in cluster.runs}) == len(cluster.runs) == 60
+        alone = service.alone - {f"alpha/{name}" for name, _, _ in cluster.runs[:before]}
+        planned = [run for run in cluster.runs if f"alpha/{run[0]}" not in alone]
+        assert len(planned) >= before + 12
+        assert all(service.has_named(*run) for run in planned)

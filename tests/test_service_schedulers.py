@@ -177,7 +177,7 @@ def test_a_stale_plan_answers_nobody() -> None:
 # bind
 
 
-def api_server(posted: list[tuple[str, Any]]) -> FastAPI:
+def api_server(posted: list[tuple[str, Any]], woken: list[tuple[str, Any]]) -> FastAPI:
     app = FastAPI()
 
     @app.post("/api/v1/namespaces/{namespace}/pods/{name}/binding")
@@ -189,6 +189,11 @@ def api_server(posted: list[tuple[str, Any]]) -> FastAPI:
             return JSONResponse({"message": "pod w1 is already assigned"}, 409)
         return {"status": "Success"}
 
+    @app.patch("/api/v1/nodes/{name}")
+    async def annotate(name: str, patch: dict[str, Any]) -> dict[str, str]:
+        woken.append((name, patch))
+        return {"status": "Success"}
+
     return app
 
 
@@ -196,7 +201,8 @@ def test_bind_posts_what_the_plan_says() -> None:
     import uvicorn  # noqa: PLC0415
 
     posted: list[tuple[str, Any]] = []
-    fake = uvicorn.Server(uvicorn.Config(api_server(posted), port=0, log_config=None, ws="none"))
+    woken: list[tuple[str, Any]] = []
+    fake = uvicorn.Server(uvicorn.Config(api_server(posted, woken), port=0, log_config=None, ws="none"))
     thread = threading.Thread(target=fake.run)
     thread.start()
     try:
@@ -229,6 +235,9 @@ def test_bind_posts_what_the_plan_says() -> None:
     assert [key for key, _ in posted] == ["ml/w0", "ml/w1"]
     assert posted[0][1]["target"]["name"] == node_0
     assert posted[0][1]["metadata"]["uid"] == "uid-w0"
+    # kube-scheduler doesn't ask again by itself: each plan with starts wakes it, on one of its nodes.
+    assert woken[0][0] in {node_0, node_1}
+    assert woken[0][1]["metadata"]["annotations"].keys() == {"trencadis.io/plan"}
 
 
 def test_without_an_api_server_bind_refuses(service: Served) -> None:

@@ -28,7 +28,7 @@ def create_app(config: Config) -> FastAPI:
     config.check()
     metrics, binder = Metrics(), Binder(config)
     pool = Pool(config.workers, config.limits.waiting)
-    state = State(config, pool, metrics)
+    state = State(config, pool, metrics, wake=binder.wake if config.kube_api else None)
     metrics.watch(
         state.age,
         lambda: state.fresh,

@@ -1,7 +1,8 @@
-"""Decides how a Binding reaches the API server, and what is said if it doesn't."""
+"""Decides how a Binding or a wake-up reaches the API server, and what is said if it doesn't."""
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 
@@ -37,11 +38,28 @@ class Binder:
             "metadata": {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+        return await self._send("POST", path, "application/json", binding)
+
+    async def wake(self, node: str, word: str) -> str:
+        """Annotates a node; the error, empty if there is none.
+
+        kube-scheduler asks an extender that let no node pass again only when something in the
+        cluster changes, or after five minutes. A plan is no such thing; a node's annotation is.
+        """
+        if not _NAME.fullmatch(node):
+            return f"no name of a node: {node}"
+        path = f"/api/v1/nodes/{node}"
+        patch = {"metadata": {"annotations": {"trencadis.io/plan": word}}}
+        return await self._send("PATCH", path, "application/merge-patch+json", patch)
+
+    async def _send(self, method: str, path: str, content: str, body: dict[str, object]) -> str:
         try:
-            response = await self._connected().post(
-                f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
-                json=binding,
-                headers=self._headers(),
+            response = await self._connected().request(
+                method,
+                path,
+                content=json.dumps(body),
+                headers={**self._headers(), "Content-Type": content},
             )
         except (httpx.HTTPError, OSError) as error:
             return f"the API server can't be reached: {type(error).__name__}"

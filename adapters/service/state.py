@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from trencadis.adapters.service.config import Config
@@ -60,6 +60,8 @@ class Planned:
     state: Pushed
     text: bytes
     index: Index
+    node: str = ""
+    """One on which something is to start; empty where nothing is."""
 
 
 class State:
@@ -72,9 +74,11 @@ class State:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        wake: Callable[[str, str], Awaitable[str]] | None = None,
     ) -> None:
+        """`wake`: tells the scheduler by a node, and a word on what, that there is news for it."""
         self._config, self._pool, self._metrics = config, pool, metrics
-        self._clock, self._wall = clock, wall
+        self._clock, self._wall, self._wake = clock, wall, wake
         self.pushed: Pushed | None = None
         self.planned: Planned | None = None
         self.trouble = ""
@@ -177,12 +181,19 @@ class State:
                     done = await self._pool.run(self._reading(form), body, seconds, patient=True)
                     self._take(sound(done))
                 await self._round()
-                self.trouble = ""
+                self.trouble = await self._woken()
             except (WorkerError, RejectedError) as error:
                 self.trouble = str(error) or type(error).__name__
                 self._metrics.round_failed()
             async with self._done:
                 self._done.notify_all()
+
+    async def _woken(self) -> str:
+        """What went wrong while the scheduler was told of starts that are still to come."""
+        planned = self.planned
+        if self._wake is None or planned is None or not planned.node:
+            return ""
+        return await self._wake(planned.node, f"{planned.index.fingerprint[:12]}-{self._numbers}")
 
     async def _round(self) -> None:
         state = self.pushed
@@ -192,7 +203,7 @@ class State:
             self.planned.state.header.get("fingerprint") == state.header.get("fingerprint")
         ):
             # The same state again: its plan stands, and is fresh again.
-            self.planned = Planned(state, self.planned.text, self.planned.index)
+            self.planned = replace(self.planned, state=state)
             _forget(state)
             return
         config = self._config
@@ -201,7 +212,8 @@ class State:
         seconds = config.round_seconds * 1.5 + config.limits.grace_seconds
         done = sound(await self._pool.run(header, state.snapshot, seconds, patient=True))
         plan = load_plan(done.body)
-        self.planned = Planned(state, done.body, _index(plan, state))
+        nodes = [task.node for start in plan.starts for task in start.allocation]
+        self.planned = Planned(state, done.body, _index(plan, state), min(nodes, default=""))
         self._metrics.round_done(plan, self._clock() - started)
 
 

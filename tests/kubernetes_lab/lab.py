@@ -58,6 +58,9 @@ class Lab:
         etcd, peers, api, scheduler, manager = free_ports(5)
         self.ports = {"etcd": etcd, "peers": peers, "api": api}
         self.ports |= {"scheduler": scheduler, "manager": manager}
+        self.url = f"https://127.0.0.1:{api}"
+        self.authority = directory / "certs" / "apiserver.crt"
+        self.token = directory / "token"
         self.extender = extender
         self.runs: list[tuple[str, str, str]] = []
         """Pod, its Job and its node, of each run that the machines saw begin."""
@@ -75,9 +78,9 @@ class Lab:
         key = self.directory / "accounts.key"
         words = ["openssl", "genrsa", "-out", str(key), "2048"]
         subprocess.run(words, check=True, capture_output=True)
+        self.token.write_text(TOKEN)
         (self.directory / "tokens.csv").write_text(f'{TOKEN},lab,lab,"system:masters"\n')
-        server = {"server": f"https://127.0.0.1:{self.ports['api']}"}
-        server["certificate-authority"] = str(self.directory / "certs" / "apiserver.crt")
+        server = {"server": self.url, "certificate-authority": str(self.authority)}
         config = {
             "apiVersion": "v1", "kind": "Config", "current-context": "lab",
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
@@ -125,8 +128,7 @@ class Lab:
             "--service-account-signing-key-file", key, "--service-cluster-ip-range", "10.99.0.0/24",
             "--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition",
         )  # fmt: skip
-        crt = self.directory / "certs" / "apiserver.crt"
-        self.wait(crt.is_file, self.tail("kube-apiserver"))
+        self.wait(self.authority.is_file, self.tail("kube-apiserver"))
         self.api = HttpApi(KubernetesOptions(kubeconfig=str(self.kubeconfig)))
         self.wait(self._ready, self.tail("kube-apiserver"), 90)
         for number in range(1, 9):
