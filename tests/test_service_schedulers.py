@@ -202,7 +202,8 @@ def test_bind_posts_what_the_plan_says() -> None:
 
     posted: list[tuple[str, Any]] = []
     woken: list[tuple[str, Any]] = []
-    fake = uvicorn.Server(uvicorn.Config(api_server(posted, woken), port=0, log_config=None, ws="none"))
+    app = api_server(posted, woken)
+    fake = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, ws="none"))
     thread = threading.Thread(target=fake.run)
     thread.start()
     try:
@@ -235,7 +236,7 @@ def test_bind_posts_what_the_plan_says() -> None:
     assert [key for key, _ in posted] == ["ml/w0", "ml/w1"]
     assert posted[0][1]["target"]["name"] == node_0
     assert posted[0][1]["metadata"]["uid"] == "uid-w0"
-    # kube-scheduler doesn't ask again by itself: each plan with starts wakes it, on one of its nodes.
+    # kube-scheduler doesn't ask again by itself: each plan with starts wakes it.
     assert woken[0][0] in {node_0, node_1}
     assert woken[0][1]["metadata"]["annotations"].keys() == {"trencadis.io/plan"}
 

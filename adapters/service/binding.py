@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
+from collections.abc import Mapping
 
 import httpx
 
@@ -53,7 +54,7 @@ class Binder:
         patch = {"metadata": {"annotations": {"trencadis.io/plan": word}}}
         return await self._send("PATCH", path, "application/merge-patch+json", patch)
 
-    async def _send(self, method: str, path: str, content: str, body: dict[str, object]) -> str:
+    async def _send(self, method: str, path: str, content: str, body: Mapping[str, object]) -> str:
         try:
             response = await self._connected().request(
                 method,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ ASIDE = Said(Word.ASIDE)
 SAME_INSTANT_SECONDS = 30
 """States read within the same half minute count as of one instant: if nothing else has changed, the
 plan stands, and a session that comes every second costs no solve."""
+
+log = logging.getLogger("trencadis.service")
 
 
 class RejectedError(Exception):
@@ -181,19 +184,23 @@ class State:
                     done = await self._pool.run(self._reading(form), body, seconds, patient=True)
                     self._take(sound(done))
                 await self._round()
-                self.trouble = await self._woken()
+                self.trouble = ""
+                await self._tell()
             except (WorkerError, RejectedError) as error:
                 self.trouble = str(error) or type(error).__name__
                 self._metrics.round_failed()
             async with self._done:
                 self._done.notify_all()
 
-    async def _woken(self) -> str:
-        """What went wrong while the scheduler was told of starts that are still to come."""
+    async def _tell(self) -> None:
+        """Tells the scheduler that there are starts that are still to come."""
         planned = self.planned
         if self._wake is None or planned is None or not planned.node:
-            return ""
-        return await self._wake(planned.node, f"{planned.index.fingerprint[:12]}-{self._numbers}")
+            return
+        word = f"{planned.index.fingerprint[:12]}-{self._numbers}"
+        fault = await self._wake(planned.node, word)
+        if fault:
+            log.warning("the scheduler can't be woken: %s", fault)
 
     async def _round(self) -> None:
         state = self.pushed
