@@ -63,7 +63,7 @@ class Desk:
         self.lab, self.directory = lab, directory
         self.state = directory / "state.sqlite"
         self.config = directory / "kubernetes.toml"
-        self.config.write_text(CONFIG.format(kubeconfig=lab.kubeconfig))
+        self.config.write_text(CONFIG.format(kubeconfig=lab.ours))
 
     def words(self, *words: str) -> list[str]:
         code = "from trencadis.cli import main; main()"

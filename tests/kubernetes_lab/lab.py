@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kubernetes_lab.build import build, program
 from loopback import free_ports
 
@@ -30,8 +32,9 @@ from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 
 SECONDS = "lab/seconds"
 """Annotation of a pod: how long it runs."""
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md"
 CONTROLLERS = "job-controller,disruption-controller"
-TOKEN = "lab-token"
+TOKEN, OURS = "lab-token", "trencadis-token"
 
 
 def missing() -> str | None:
@@ -54,6 +57,8 @@ class Lab:
     def __init__(self, directory: Path, *, extender: str | None = None) -> None:
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
+        self.ours = directory / "kubeconfig-trencadis"
+        """With the rights that docs/kubernetes.md asks for, and no others."""
         self.program = build()
         etcd, peers, api, scheduler, manager = free_ports(5)
         self.ports = {"etcd": etcd, "peers": peers, "api": api}
@@ -79,15 +84,17 @@ class Lab:
         words = ["openssl", "genrsa", "-out", str(key), "2048"]
         subprocess.run(words, check=True, capture_output=True)
         self.token.write_text(TOKEN)
-        (self.directory / "tokens.csv").write_text(f'{TOKEN},lab,lab,"system:masters"\n')
+        users = f'{TOKEN},lab,lab,"system:masters"\n{OURS},trencadis,trencadis\n'
+        (self.directory / "tokens.csv").write_text(users)
         server = {"server": self.url, "certificate-authority": str(self.authority)}
         config = {
             "apiVersion": "v1", "kind": "Config", "current-context": "lab",
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
             "clusters": [{"name": "lab", "cluster": server}],
-            "users": [{"name": "lab", "user": {"token": TOKEN}}],
         }  # fmt: skip
-        self.kubeconfig.write_text(json.dumps(config))
+        for path, token in ((self.kubeconfig, TOKEN), (self.ours, OURS)):
+            users = [{"name": "lab", "user": {"token": token}}]
+            path.write_text(json.dumps({**config, "users": users}))
         extenders = [
             {
                 "urlPrefix": self.extender, "filterVerb": "filter", "weight": 5,
@@ -123,7 +130,7 @@ class Lab:
             "kube-apiserver", str(self.program), "kube-apiserver",
             "--etcd-servers", client, "--bind-address", "127.0.0.1",
             "--secure-port", str(ports["api"]), "--cert-dir", f"{here}/certs",
-            "--token-auth-file", f"{here}/tokens.csv", "--authorization-mode", "AlwaysAllow",
+            "--token-auth-file", f"{here}/tokens.csv", "--authorization-mode", "RBAC",
             "--service-account-issuer", "https://lab", "--service-account-key-file", key,
             "--service-account-signing-key-file", key, "--service-cluster-ip-range", "10.99.0.0/24",
             "--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition",
@@ -135,6 +142,7 @@ class Lab:
             self._register(number)
         for namespace in ("alpha", "beta", "gamma"):
             self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self._grant()
         for label, value in (("high", 100), ("low", 0)):
             record = {"metadata": {"name": label}, "value": value, "preemptionPolicy": "Never"}
             self.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", record)
@@ -149,6 +157,18 @@ class Lab:
             "--leader-elect=false", "--secure-port", str(ports["manager"]), *common,
         )  # fmt: skip
         self._kubelets.start()
+
+    def _grant(self) -> None:
+        (role,) = re.findall(r"```yaml\n(apiVersion: rbac.*?)```", GUIDE.read_text(), re.DOTALL)
+        root = "/apis/rbac.authorization.k8s.io/v1"
+        self.api.post(f"{root}/clusterroles", yaml.safe_load(role))
+        group = "rbac.authorization.k8s.io"
+        binding = {
+            "metadata": {"name": "trencadis"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "trencadis"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "trencadis"}],
+        }
+        self.api.post(f"{root}/clusterrolebindings", binding)
 
     def _begin(self, part: str, *words: str) -> None:
         with (self.directory / f"{part}.log").open("ab") as log:
