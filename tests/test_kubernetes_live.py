@@ -341,6 +341,73 @@ def test_given_back_on_nobodys_terms(world: World, kubeconfig: Path) -> None:
     assert "" not in places(world, "waits") + places(world, "stopped")
 
 
+def test_a_pod_made_again_beside_others_stops_none_of_them(world: World, kubeconfig: Path) -> None:
+    """Cut off between its name and its gate, while its sibling runs on."""
+    world.lasts = {"a": 99}
+    put(world, job("a", pods=2))
+    kube = cluster(world, kubeconfig)
+    started(kube, world, "a", "n1", "n2")
+    failed = world.pods("a")[1]
+    failed["status"]["phase"] = "Failed"
+    world._make(world.job("a"))
+    reading = kube.read({})
+    assert {n: v.state for n, v in reading.jobs.items()} == {
+        "ml/a": "running",
+        "ml/a#2": "waiting",
+    }
+
+    def cut(method: str, _path: str) -> None:
+        if method == "PATCH" and any("nodeSelector" in body["spec"] for *_, body in world.asked):
+            raise WrongError(500, "no")
+
+    world.asked.clear()
+    world.before = cut
+    with pytest.raises(UnavailableError):
+        kube.start("ml/a#2", ["n3"], reading.jobs["ml/a#2"])
+    world.before = lambda *_: None
+    reading = kube.read({})
+    assert reading.jobs["ml/a#2"].state == "waiting"
+    kube.withdraw("ml/a#2", {})
+    assert not world.job("a")["spec"].get("suspend")
+    reading = kube.read({})
+    # It can go nowhere else any more.
+    found = {entry.name: entry for entry in reading.snapshot.jobs}
+    assert found["ml/a#2"].node_selector == {"kubernetes.io/hostname": "n3"}
+    kube.start("ml/a#2", ["n3"], reading.jobs["ml/a#2"])
+    kube.read({})
+    world.tick()
+    assert kube.read({}).jobs["ml/a"].nodes == ("n1", "n3")
+    assert [node for _, node in world.runs] == ["n1", "n2", "n3"]
+
+
+def test_pods_of_a_replica_set_are_evicted_or_removed(world: World, kubeconfig: Path) -> None:
+    owned = {"kind": "ReplicaSet", "name": "r", "uid": "uid-r", "controller": True}
+    for name in ("r-1", "r-2"):
+        meta = {"name": name, "ownerReferences": [owned]}
+        record = {"metadata": meta, "spec": pod_spec(1), "status": {"phase": "Pending"}}
+        world.put("pods", record)
+    world.stuck.add("n2")
+    kube = cluster(world, kubeconfig)
+    views = kube.read({}).jobs
+    assert views.keys() == {"ml/r-1", "ml/r-2"}  # each by itself
+    kube.start("ml/r-1", ["n1"], views["ml/r-1"])
+    kube.start("ml/r-2", ["n2"], views["ml/r-2"])
+    world.tick()
+    assert {n: v.state for n, v in kube.read({}).jobs.items()} == {
+        "ml/r-1": "running",
+        "ml/r-2": "released",
+    }
+    kube.withdraw("ml/r-2", {})
+    kube.stop("ml/r-1")
+    assert {n: v.state for n, v in kube.read({}).jobs.items()} == {"ml/r-1": "leaving"}
+
+
+def test_no_plan_counts_on_a_layout_that_is_not_sent(world: World, kubeconfig: Path) -> None:
+    text = TEXT + '[policy.mig]\nreconfigure = "repack"\nmode = "free"\n'
+    policy = cluster(world, kubeconfig, text).read({}).snapshot.policy
+    assert (policy.mig.reconfigure, policy.mig.mode) == ("forbid", "free")
+
+
 def test_a_job_with_less_left_than_it_runs_at_once(world: World, kubeconfig: Path) -> None:
     put(world, job("a", pods=2, completions=3))
     kube = cluster(world, kubeconfig)

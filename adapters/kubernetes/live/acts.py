@@ -42,15 +42,16 @@ class Acts:
         pods = self.made(gang)
         if len(pods) < len(nodes):
             raise RefusedError(f"{len(pods)} pods wait for {len(nodes)} nodes")
+        began = self.clock().isoformat()
         chosen = list(zip(pods, nodes, strict=False))
-        self.let_go([self._named(pod, node) for pod, node in chosen])
+        self.let_go([self._named(pod, node, began) for pod, node in chosen])
 
     def let_go(self, pods: Sequence[Json]) -> None:
         """Takes our gate off each."""
         for pod in pods:
             self._patched(pod, self._without_gate)
 
-    def _named(self, pod: Json, node: str) -> Json:
+    def _named(self, pod: Json, node: str, began: str) -> Json:
         hostname = self.hostnames.get(node, node)
 
         def change(now: Json) -> Json | None:
@@ -63,7 +64,7 @@ class Acts:
             if self.gate not in records.gates(now):
                 raise RefusedError(f"pod {records.name(now)} waits no more")
             return {
-                "metadata": {"annotations": {records.NODE: node}},
+                "metadata": {"annotations": {records.NODE: node, records.START: began}},
                 "spec": {"nodeSelector": {records.HOSTNAME: hostname}},
             }
 
@@ -193,7 +194,7 @@ class Acts:
             time.sleep(POLL_S)
 
     def current(self, gang: Gang) -> list[Json]:
-        """The gang's pods by now, in order, without those that are over."""
+        """The pods of the gang's owner by now, in order, without those that are over."""
         known = {records.uid(pod) for pod in gang.pods}
         found = [
             pod
@@ -206,6 +207,18 @@ class Acts:
             )
         ]
         return sorted(found, key=records.order)
+
+    def parted(self, gang: Gang) -> tuple[list[Json], bool]:
+        """The gang's own pods by now, and whether its owner has others that run."""
+        pods = self.current(gang)
+        own = {records.uid(pod) for pod in gang.pods}
+        others = any(
+            records.node(pod) and records.living(pod) and records.uid(pod) not in own
+            for pod in pods
+        )
+        mine = [pod for pod in pods if records.uid(pod) in own or not own]
+        # Those of one group are one start: they go together.
+        return (pods, False) if gang.mixed else (mine, others)
 
     # Eviction
 

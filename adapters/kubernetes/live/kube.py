@@ -90,6 +90,10 @@ class KubernetesCluster:
                     else node.model_copy(update={"cordoned": True})
                     for node in snapshot.nodes
                 ),
+                # A layout that the plan counts on would have to be there: none is sent.
+                "policy": snapshot.policy.model_copy(
+                    update={"mig": snapshot.policy.mig.model_copy(update={"reconfigure": "forbid"})}
+                ),
                 "queues": tuple(_queue(queues[key], snapshot) for key in sorted(queues)),
             }
         )
@@ -127,18 +131,18 @@ class KubernetesCluster:
         """Has the owner make the pods anew, which then wait gated. Bound ones end with them."""
         del terms
         gang = self._gang(job)
-        pods = self._acts.current(gang)
+        pods, others = self._acts.parted(gang)
         if gang.owner.suspended or not any(records.pin(pod) or self._ungated(pod) for pod in pods):
             return
         if all(records.node(pod) for pod in pods):
             raise RefusedError("all its pods are on their nodes by now")
-        if gang.owner.suspendable:
+        if gang.owner.suspendable and not others:
             self._within_budgets(gang, [pod for pod in pods if records.node(pod)])
             self._acts.suspend(gang)
         elif gang.owner.way == "evict":
             self._acts.remove([pod for pod in pods if not records.node(pod)])
         elif any(self._ungated(pod) for pod in pods):
-            raise RefusedError("gates can't be put back, and nobody would make its pods again")
+            raise RefusedError("gates can't be put back, and nobody can make its pods anew")
 
     def restore(self, job: str, terms: Terms) -> None:
         """Has a suspended owner make its pods again: gated, and on no node's terms."""
@@ -153,7 +157,9 @@ class KubernetesCluster:
         """Through the owner, which makes the pods anew; by eviction where that is no owner's."""
         gang = self._gang(job)
         if gang.owner.suspendable:
-            self._within_budgets(gang, gang.pods)
+            # All that its owner runs goes with it.
+            pods = self._acts.current(gang)
+            self._within_budgets(gang, [pod for pod in pods if records.node(pod)])
             self._acts.suspend(gang)
         elif gang.owner.way == "evict" or (
             gang.owner.way == "bare" and self.config.kubernetes.evict_bare_pods
@@ -167,9 +173,11 @@ class KubernetesCluster:
         del terms
         gang = self._gang(job)
         pods = self._acts.made(gang)
-        waiting = [pod for pod in pods if not records.node(pod)]
-        if gang.owner.suspendable and any(records.pin(pod) for pod in waiting):
-            pods = self._acts.renew(gang)
+        if gang.owner.suspendable and not gang.owner.suspended:
+            pods, others = self._acts.parted(gang)
+            waiting = [pod for pod in pods if not records.node(pod)]
+            if not others and any(records.pin(pod) for pod in waiting):
+                pods = self._acts.renew(gang)
         self._acts.let_go([pod for pod in pods if not records.node(pod)])
 
     def _within_budgets(self, gang: Gang, pods: Sequence[dict[str, Any]]) -> None:

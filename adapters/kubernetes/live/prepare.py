@@ -45,8 +45,13 @@ def prepare(lists: Lists, gate: str, now: datetime) -> Prepared:
             node
         )
     sent = _sent(by_controller, gate)
+    beside = _beside(by_controller)
     lists.replace(
-        PODS, [_pod(pod, owners.of_pod(pod), sent, now) for pod in prepared.pods.values()]
+        PODS,
+        [
+            _pod(pod, owners.of_pod(pod), sent=sent, beside=beside, now=now)
+            for pod in prepared.pods.values()
+        ],
     )
     lists.replace(JOBS, [_job(job, by_controller[records.uid(job)]) for job in lists.of(JOBS)])
     lists.replace(WORKLOADS, [_active(workload) for workload in lists.of(WORKLOADS)])
@@ -64,8 +69,22 @@ def _sent(by_controller: dict[str, list[Json]], gate: str) -> set[str]:
     for controller, pods in by_controller.items():
         pinned = [pod for pod in pods if records.pin(pod) and records.living(pod)]
         gone = [pod for pod in pinned if gate not in records.gates(pod)]
-        found.update(records.uid(pod) for pod in (pinned if gone and controller else gone))
+        starts = {records.annotation(pod, records.START) for pod in gone if controller}
+        found.update(
+            records.uid(pod)
+            for pod in pinned
+            if pod in gone or records.annotation(pod, records.START) in starts
+        )
     return found
+
+
+def _beside(by_controller: dict[str, list[Json]]) -> set[str]:
+    """UIDs of controllers that have pods on nodes: they can't make others anew without those."""
+    return {
+        controller
+        for controller, pods in by_controller.items()
+        if any(records.node(pod) and records.living(pod) for pod in pods)
+    }
 
 
 def _changed(record: Json, part: str, **changes: Any) -> Json:
@@ -73,7 +92,7 @@ def _changed(record: Json, part: str, **changes: Any) -> Json:
     return {**record, part: {**mapping(record.get(part)), **changes}}
 
 
-def _pod(pod: Json, owner: Owner, sent: set[str], now: datetime) -> Json:
+def _pod(pod: Json, owner: Owner, *, sent: set[str], beside: set[str], now: datetime) -> Json:
     bound = records.node(pod)
     if records.phase(pod) in records.OVER:
         return pod
@@ -93,7 +112,7 @@ def _pod(pod: Json, owner: Owner, sent: set[str], now: datetime) -> Json:
     if records.uid(pod) in sent:
         started = _changed(pod, "status", startTime=now.isoformat())
         return _changed(started, "spec", nodeName=pinned)
-    if owner.way == "bare":
+    if owner.way == "bare" or text(records.controller(pod).get("uid")) in beside:
         return pod  # nobody makes it anew: it can go nowhere else
     selector = dict(mapping(at(pod, "spec", "nodeSelector")))
     selector.pop(records.HOSTNAME)

@@ -10,6 +10,8 @@ from trencadis.adapters.kubernetes.fields import at, instant, listed, mapping, t
 
 NODE = "trencadis.io/node"
 """Annotation of a pod: the node that a start named. Its selector says the same."""
+START = "trencadis.io/start"
+"""Annotation of a pod: when it was named. Pods of one start have the same."""
 SUSPENDED = "trencadis.io/suspended"
 """Annotation of an owner that we have suspended, and when: only such are resumed."""
 HOSTNAME = "kubernetes.io/hostname"
