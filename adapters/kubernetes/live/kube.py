@@ -173,10 +173,10 @@ class KubernetesCluster:
         del terms
         gang = self._gang(job)
         pods = self._acts.made(gang)
-        if gang.owner.suspendable and not gang.owner.suspended:
+        named = any(records.pin(pod) and not records.node(pod) for pod in pods)
+        if gang.owner.suspendable and named and not gang.owner.suspended:
             pods, others = self._acts.parted(gang)
-            waiting = [pod for pod in pods if not records.node(pod)]
-            if not others and any(records.pin(pod) for pod in waiting):
+            if not others and not all(records.node(pod) for pod in pods):
                 pods = self._acts.renew(gang)
         self._acts.let_go([pod for pod in pods if not records.node(pod)])
 
