@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from trencadis.adapters.live.cluster import Cluster
     from trencadis.adapters.live.context import Context
 
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="TOML: [live], [slurm] or [kubernetes], [policy], [[queues]]."
+        " TRENCADIS_SLURM or TRENCADIS_KUBERNETES; trencadis-slurm.toml or -kubernetes.toml.",
+    ),
+]
 State = Annotated[
     Path,
     typer.Option(
@@ -52,6 +62,8 @@ class Native:
     name: str
     file: str
     """Its configuration, read where it is there and no other is named."""
+    variable: str
+    """Of the environment: names another."""
     load: Callable[[str], Any]
     """Its configuration from TOML; has `live`, a LiveConfig."""
     cluster: Callable[[Any], Cluster]
@@ -62,9 +74,10 @@ class Native:
         from trencadis.models.load import decode
         from trencadis.views import io
 
-        if path is None and not Path(self.file).is_file():
+        named = path or os.environ.get(self.variable)
+        if not named and not Path(self.file).is_file():
             return self.load("")
-        source = path or self.file
+        source = named or self.file
         with io.source_named(source):
             return self.load(decode(io.read(source)))
 

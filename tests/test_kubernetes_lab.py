@@ -14,10 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kubernetes_lab.lab import Lab, gang, lab, missing
+from live_desk import LiveDesk
 from loopback import free_ports
 
 from trencadis.adapters.kubernetes.live import records
@@ -56,51 +56,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield running
 
 
-class Desk:
-    """`trencadis kubernetes` with a configuration and a state of its own."""
+class Desk(LiveDesk):
+    """`trencadis kubernetes` on the lab, with the rights of the guide."""
 
     def __init__(self, lab: Lab, directory: Path) -> None:
-        self.lab, self.directory = lab, directory
-        self.state = directory / "state.sqlite"
-        self.config = directory / "kubernetes.toml"
-        self.config.write_text(CONFIG.format(kubeconfig=lab.ours))
-
-    def words(self, *words: str) -> list[str]:
-        code = "from trencadis.cli import main; main()"
-        state = [] if words[0] == "snapshot" else ["--state", str(self.state)]
-        own = ["--config", str(self.config), *state]
-        return [sys.executable, "-c", code, "kubernetes", *words, *own]
-
-    def __call__(self, *words: str, code: int | None = 0) -> str:
-        done = subprocess.run(
-            self.words(*words),
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert code is None or done.returncode == code, done.stderr
-        return done.stdout
-
-    def begin(self, *words: str) -> subprocess.Popen[bytes]:
-        with (self.directory / "log").open("ab") as log:
-            return subprocess.Popen(self.words(*words), cwd=self.directory, stderr=log)
-
-    @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        process = self.begin(*words)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    def events(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
-        store = Store(self.state)
-        rows = store.rows("SELECT job, detail FROM events WHERE kind = ? ORDER BY id", kind)
-        store.close()
-        return [(job, json.loads(detail)) for job, detail in rows]
+        self.lab = lab
+        super().__init__("kubernetes", directory, CONFIG.format(kubeconfig=lab.ours))
 
     def planned(self) -> dict[str, list[list[str]]]:
         """Nodes of each start of each job, one a task, by the rounds' plans."""
@@ -114,8 +75,6 @@ class Desk:
         return found
 
     def tail(self) -> str:
-        log = self.directory / "log"
-        lines = log.read_text().splitlines()[-25:] if log.exists() else []
         pods = [
             " ".join(
                 [records.name(p), records.phase(p), records.node(p), *records.gates(p),
@@ -124,7 +83,7 @@ class Desk:
             for p in self.lab.pods()
             if records.phase(p) != "Succeeded"
         ]  # fmt: skip
-        return "\n".join([*lines, *pods])
+        return "\n".join([*self.logged(25), *pods])
 
     def until_done(self, seconds: float) -> None:
         self.lab.wait(self.lab.done, self.tail, seconds)

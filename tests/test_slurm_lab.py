@@ -7,17 +7,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from build import plan_of, somewhere, start
+from live_desk import LiveDesk
 from slurm_lab.lab import Lab, lab, missing
 from slurm_lab.workload import CONFIG, Wish, ended, mixed, outcome, submit
 
@@ -39,54 +37,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield running
 
 
-class Desk:
-    """`trencadis slurm` with a configuration and a state of its own."""
+class Desk(LiveDesk):
+    """`trencadis slurm` on the lab."""
 
     def __init__(self, lab: Lab, directory: Path, mode: str = "enforce", more: str = "") -> None:
         self.lab = lab
-        self.directory = directory
-        self.state = directory / "state.sqlite"
-        self.config = directory / "slurm.toml"
-        text = CONFIG.format(mode=mode, interval=INTERVAL)
-        self.config.write_text(text.replace("[slurm]", f"{more}\n[slurm]"))
-
-    def words(self, *words: str) -> list[str]:
-        code = "from trencadis.cli import main; main()"
-        group = [] if words[0] == "log" else ["slurm"]
-        config = [] if words[0] == "log" else ["--config", str(self.config)]
-        state = [] if words[0] == "snapshot" else ["--state", str(self.state)]
-        return [sys.executable, "-c", code, *group, *words, *config, *state]
-
-    def __call__(self, *words: str, code: int | None = 0) -> str:
-        done = subprocess.run(
-            self.words(*words),
-            env=self.lab.environment,
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert code is None or done.returncode == code, done.stderr
-        return done.stdout
-
-    @contextmanager
-    def running(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        with (self.directory / "log").open("ab") as log:
-            process = subprocess.Popen(
-                self.words(*words), env=self.lab.environment, cwd=self.directory, stderr=log
-            )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(30)
-
-    def events(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
-        store = Store(self.state)
-        rows = store.rows("SELECT job, detail FROM events WHERE kind = ? ORDER BY id", kind)
-        store.close()
-        return [(job, json.loads(detail)) for job, detail in rows]
+        text = CONFIG.format(mode=mode, interval=INTERVAL).replace("[slurm]", f"{more}\n[slurm]")
+        super().__init__("slurm", directory, text, lab.environment)
 
     def until_done(self, jobs: dict[str, Wish], seconds: float = 90) -> None:
         self.lab.wait(lambda: ended(self.lab, jobs), self.tail, seconds)
@@ -96,10 +53,8 @@ class Desk:
         self("run", "--rounds", "1")
 
     def tail(self) -> str:
-        log = self.directory / "log"
-        lines = log.read_text().splitlines()[-15:] if log.exists() else []
         said = [" ".join(map(str, row)) for row in self.lab.told()]
-        return "\n".join([*lines, self.lab.run("squeue", "-t", "all"), *said])
+        return "\n".join([*self.logged(15), self.lab.run("squeue", "-t", "all"), *said])
 
 
 @pytest.fixture
