@@ -21,6 +21,7 @@ from live_desk import LiveDesk
 from loopback import free_ports
 
 from trencadis.adapters.kubernetes.live import records
+from trencadis.adapters.kubernetes.live.written import Request
 from trencadis.adapters.live.store import Store
 
 WHY = missing()
@@ -253,6 +254,33 @@ def test_kubectl_carries_out_what_is_written(desk: Desk) -> None:
     for _, job, node in lab.runs:
         found[f"alpha/{job}"].append(node)
     assert {name: sorted(nodes) for name, nodes in found.items()} == planned
+
+
+def test_kubectl_takes_every_form_of_line(desk: Desk) -> None:
+    """A preemption through the owner, an eviction, and a pod taken away before it runs."""
+    lab = desk.lab
+    lab.submit("alpha", gang("stopped", 1, 1, 60, gated=False, grace=1))
+    lab.submit("alpha", gang("evicted", 1, 1, 60, gated=False, grace=1))
+    lab.submit("alpha", gang("gated", 1, 1, 60))
+    lab.wait(lambda: len(lab.runs) == 2 and len(lab.pods("alpha")) == 3, desk.tail)
+    names = {records.controller(pod)["name"]: records.name(pod) for pod in lab.pods("alpha")}
+    path = f"/api/v1/namespaces/alpha/pods/{names['evicted']}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction"}
+    eviction |= {"metadata": {"name": names["evicted"], "namespace": "alpha"}}
+    jobs = "/apis/batch/v1/namespaces/alpha/jobs"
+    suspend = {"metadata": {"annotations": {"x": "y"}}, "spec": {"suspend": True}}
+    lines = [
+        Request("PATCH", f"{jobs}/stopped", suspend),
+        Request("POST", path, eviction),
+        Request("DELETE", f"/api/v1/namespaces/alpha/pods/{names['gated']}", {}),
+    ]
+    lab.kubectl("\n".join(line.kubectl() for line in lines))
+
+    def gone() -> bool:
+        return not {records.name(pod) for pod in lab.pods("alpha")} & set(names.values())
+
+    lab.wait(gone, desk.tail)
+    assert set(lab.removed) == {names["stopped"], names["evicted"]}
 
 
 # kube-scheduler with `trencadis serve` as its extender
