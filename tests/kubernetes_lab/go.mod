@@ -1,4 +1,4 @@
-module trencadis.dev/kubernetes-lab
+module kubernetes-lab
 
 go 1.24.0
 
