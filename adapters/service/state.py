@@ -185,12 +185,12 @@ class State:
                     self._take(sound(done))
                 await self._round()
                 self.trouble = ""
-                await self._tell()
             except (WorkerError, RejectedError) as error:
                 self.trouble = str(error) or type(error).__name__
                 self._metrics.round_failed()
             async with self._done:
                 self._done.notify_all()
+            await self._tell()
 
     async def _tell(self) -> None:
         """Tells the scheduler that there are starts that are still to come."""
