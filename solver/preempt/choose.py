@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from trencadis.models import Job
 from trencadis.solver.capacity import running_model
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.preempt.shelf import Shelf, pick
 from trencadis.solver.preempt.victims import Victim, allowance, surpluses
 from trencadis.solver.preempt.world import Cost, Offer, World
 from trencadis.solver.shapes import Alternative, Need, Shape, Way
@@ -42,6 +42,13 @@ class Scope(NamedTuple):
     """A queue below its guarantee, whose own jobs may go for each other; else empty."""
 
 
+class Group(NamedTuple):
+    """Victims that guarantees don't tell apart."""
+
+    queue: str
+    units: int
+
+
 class Chooser:
     """Goes through what waits, the heaviest first, and finds the cheapest room for each."""
 
@@ -54,13 +61,19 @@ class Chooser:
         self.world = World(read, ledger, candidates)
         self.exchange = Exchange()
         self.left = allowance(read.snapshot, read.capacity.gpus)
+        self.freed = 0
+        """GPUs of the victims so far."""
         self.surplus = dict(surpluses(read))
         for name, (model, _) in ledger.started.items():
             self._count(read.values.eligible[name], model, 1)
         self.nodes = {node.name: node for node in read.snapshot.nodes}
         self._failed: set[tuple[Way, Scope]] = set()
+        self._groups: defaultdict[Group, list[str]] = defaultdict(list)
+        for name, victim in candidates.items():
+            self._groups[Group(victim.job.queue, victim.units)].append(name)
         self._may: dict[Scope, dict[str, Cost]] = {}
-        self._offers: dict[tuple[Need, Scope, int], dict[str, list[Offer]]] = {}
+        self._guarded: dict[Scope, set[Group]] = {}
+        self._shelves: dict[tuple[Need, Scope, int], Shelf] = {}
 
     def run(self, units: Iterable[tuple[Job, ...]]) -> Exchange:
         """Units: jobs or groups in the order of their weight. Groups don't get victims."""
@@ -111,27 +124,39 @@ class Chooser:
         return self._may[scope]
 
     def _who(self, scope: Scope) -> dict[str, Cost]:
-        world = self.world
         may: dict[str, Cost] = {}
-        for name, victim in self.candidates.items():
-            if name in world.out or not self._guarded(victim, scope.own):
-                continue
-            if victim.tier > scope.tier or scope.reclaim:
-                may[name] = world.cost(victim.tier, victim.loss)
-        for name in world.started:
-            worth = self.read.values.worth[name]
-            kept = name in self.exchange.winners or self.read.values.eligible[name].group
-            if worth.tier > scope.tier and not kept:
-                may[name] = world.cost(world.tiers + worth.tier, worth.wait)
+        self._guarded[scope] = {g for g in self._groups if self._spared(g, scope.own)}
+        for group in self._groups.keys() - self._guarded[scope]:
+            may |= self._costs(group, scope)
+        for name in self.world.started:
+            may |= self._cost_of_start(name, scope)
         return may
 
-    def _guarded(self, victim: Victim, own: str) -> bool:
-        """Whether no guarantee suffers, unless the queue itself gains."""
+    def _costs(self, group: Group, scope: Scope) -> dict[str, Cost]:
+        """What the victims of a group cost that may go for jobs of the scope."""
+        found = {}
+        for name in self._groups[group]:
+            victim = self.candidates[name]
+            if name not in self.world.out and (victim.tier > scope.tier or scope.reclaim):
+                found[name] = self.world.cost(victim.tier, victim.loss)
+        return found
+
+    def _cost_of_start(self, name: str, scope: Scope) -> dict[str, Cost]:
+        """What it costs to take a start back for a job of the scope, if that may be."""
+        worth = self.read.values.worth[name]
+        kept = name in self.exchange.winners or self.read.values.eligible[name].group
+        if kept or worth.tier <= scope.tier:
+            return {}
+        return {name: self.world.cost(self.world.tiers + worth.tier, worth.wait)}
+
+    def _spared(self, group: Group, own: str) -> bool:
+        """Whether a guarantee would suffer from a victim of the group; the queue that gains is
+        not asked."""
         tree = self.read.values.tree
         inside = set(tree.chain(own)) if own else set()
-        return all(
-            queue in inside or self.surplus.get((queue, ""), victim.units) >= victim.units
-            for queue in tree.chain(victim.job.queue)
+        return any(
+            queue not in inside and self.surplus.get((queue, ""), group.units) < group.units
+            for queue in tree.chain(group.queue)
         )
 
     def _place(self, job: Job, scope: Scope) -> bool:
@@ -155,45 +180,55 @@ class Chooser:
             most = min(most, max(1, job.max_tasks_per_node // way.need.sets))
         path = self.read.fabric.path
         depth = way.depth if 1 <= way.depth <= self.read.fabric.depth else 0
+        shelf = self._shelf(way.need, scope, most)
+        if not depth:
+            return shelf.cheapest(way.count)
         domains: defaultdict[tuple[str, ...], list[list[Offer]]] = defaultdict(list)
-        for node, offers in self._all_offers(way.need, scope, most).items():
+        for node, offers in shelf.offers.items():
             domains[path[node][:depth]].append(offers)
         best: tuple[Cost, tuple[str, ...], list[Offer]] | None = None
         for domain, lists in sorted(domains.items(), key=lambda entry: entry[0]):
             if sum(map(len, lists)) < way.count:
                 continue
-            picked = _pick(lists, way.count)
+            picked = pick(lists, way.count)
             total = tuple(map(sum, zip(*(offer.cost for offer in picked), strict=True)))
             if best is None or total < best[0]:
                 best = (total, domain, picked)
         return None if best is None else best[2]
 
-    def _all_offers(self, need: Need, scope: Scope, most: int) -> dict[str, list[Offer]]:
+    def _shelf(self, need: Need, scope: Scope, most: int) -> Shelf:
         key = (need, scope, most)
-        if key not in self._offers:
-            self._offers[key] = {}
+        if key not in self._shelves:
+            self._shelves[key] = Shelf()
             self._offer(key, self.world.states)
-        return self._offers[key]
+        return self._shelves[key]
 
     def _offer(self, key: tuple[Need, Scope, int], nodes: Iterable[str]) -> None:
         """Works out the offers of these nodes."""
         need, scope, most = key
-        may, found = self._may_go(scope), self._offers[key]
+        may, shelf = self._may_go(scope), self._shelves[key]
         for node in sorted(nodes):
-            found.pop(node, None)
+            found: list[Offer] = []
             if need.columns >> self.world.columns[node] & 1:
-                offers = self.world.offers(need, node, may, most)
-                if offers:
-                    found[node] = offers
+                found = self.world.offers(need, node, may, most)
+            shelf.put(node, found)
 
-    def _refresh(self, touched: set[str]) -> None:
+    def _refresh(self, touched: set[str], out: Iterable[str], begun: str) -> None:
         """After a commitment: who may go now, and the offers of the nodes that it changes."""
-        for scope, before in self._may.items():
-            now = self._who(scope)
-            self._may[scope] = now
-            lost = before.keys() - now.keys()
+        for scope, may in self._may.items():
+            for name in out:
+                may.pop(name, None)
+            may |= self._cost_of_start(begun, scope)
+            lost: list[str] = []
+            before = self._guarded[scope]
+            now = {g for g in self._groups if self._spared(g, scope.own)}
+            self._guarded[scope] = now
+            for group in before - now:
+                may |= self._costs(group, scope)
+            for group in now - before:
+                lost += [name for name in self._groups[group] if may.pop(name, None)]
             stale = touched | {node for name in lost for node in self.world.nodes_of(name)}
-            for key in self._offers:
+            for key in self._shelves:
                 if key[1] == scope:
                     self._offer(key, stale & self.world.states.keys())
 
@@ -226,18 +261,18 @@ class Chooser:
         self._count(job, model, 1)
         for victim in chosen.values():
             self._shift(victim.job, running_model(victim.job, self.nodes), -victim.units)
+            self.freed += victim.gpus
         self.exchange.victims.update(chosen)
         if chosen:
             self.exchange.winners.add(job.name)
             if reclaim:
                 self.exchange.reclaims.add(job.name)
-        self._refresh(touched)
+        self._refresh(touched, out, job.name)
         return True
 
     def _affordable(self, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
-        known, count = self.exchange.victims, len(chosen)
-        gpus = sum(v.gpus for v in (*known.values(), *chosen.values()))
-        used = len(known)
+        used, count = len(self.exchange.victims), len(chosen)
+        gpus = self.freed + sum(victim.gpus for victim in chosen.values())
         fits = used + count <= self.left.jobs and gpus <= self.left.gpus
         if reclaim:
             fits = fits and count <= self.left.reclaimed - len(self.exchange.reclaims)
@@ -259,18 +294,3 @@ class Chooser:
 def delayed(wait: int, delay: int, horizon: int) -> int:
     """What a start pays that comes `delay` seconds late."""
     return -(-wait * min(delay, horizon) // horizon)
-
-
-def _pick(lists: list[list[Offer]], count: int) -> list[Offer]:
-    """The cheapest `count` offers; those of one node are taken in their order."""
-    heads = [(offers[0].cost, offers[0].node, 0, offers) for offers in lists]
-    heapify(heads)
-    picked: list[Offer] = []
-    while len(picked) < count:
-        _, node, position, offers = heads[0]
-        picked.append(offers[position])
-        if position + 1 < len(offers):
-            heapreplace(heads, (offers[position + 1].cost, node, position + 1, offers))
-        else:
-            heappop(heads)
-    return picked

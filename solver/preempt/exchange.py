@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -177,6 +177,18 @@ class Trial:
         self.starts = {name: start for name, start in started.items() if name in betters}
         self.ledger = _again(facts, self.starts)
         self.nodes = {node.name: node for node in facts.snapshot.nodes}
+        self.on: defaultdict[str, list[str]] = defaultdict(list)
+        """Starts by node."""
+        for name in sorted(self.ledger.started):
+            for node in dict.fromkeys(node for node, _ in self.starts[name][1]):
+                self.on[node].append(name)
+        needs = [need for _, bundles in self.starts.values() for _, need in bundles]
+        # Pieces of GPUs may move together and so make a whole GPU idle.
+        self.idle = None if any(need.pieces for need in needs) else self._idle()
+        """Idle GPUs in all, where that limits who may stay."""
+
+    def _idle(self) -> int:
+        return sum(sum(node.idle.values()) for node in self.ledger.nodes.values())
 
     def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
         """Whether its betters find places with the victim back on its nodes."""
@@ -184,12 +196,10 @@ class Trial:
         back = [
             (task.node, self._need(job)) for task in job.allocation if task.node in ledger.nodes
         ]
-        there = {node for node, _ in back}
-        moved = [
-            name
-            for name, (_, bundles) in self.starts.items()
-            if name in ledger.started and any(node in there for node, _ in bundles)
-        ]
+        # Wherever its betters go, all of them and the victim need no more GPUs than there are.
+        if self.idle is not None and sum(need.gpus for _, need in back) > self.idle:
+            return False
+        moved = list(dict.fromkeys(name for node, _ in back for name in self.on[node]))
         ledger.withdraw(moved)
         for node, need in back:
             ledger.take(job.name, need, node)

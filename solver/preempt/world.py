@@ -55,6 +55,8 @@ class World:
             self._arrive(name, bundles)
         self.tiers = len(facts.snapshot.policy.tiers)
         self._zero = (0,) * (2 * self.tiers)
+        self._known: defaultdict[str, dict[tuple[Need, frozenset[str]], int]] = defaultdict(dict)
+        """Answers of `room` by node, until someone comes or goes there."""
 
     def _arrive(self, job: str, bundles: Bundles) -> None:
         for node, need in bundles:
@@ -67,6 +69,8 @@ class World:
     def take_off(self, names: Iterable[str]) -> None:
         """These victims and starts go for good."""
         for name in names:
+            for node in self.nodes_of(name):
+                self._known.pop(node, None)
             self.out.add(name)
             if name in self.started:
                 _, bundles = self.started.pop(name)
@@ -77,6 +81,8 @@ class World:
         """Enters a start."""
         self.started[job] = (model, bundles)
         self._arrive(job, bundles)
+        for node, _ in bundles:
+            self._known.pop(node, None)
 
     def state(self, node: str, out: frozenset[str]) -> NodeState:
         """A node without these and all that are out already."""
@@ -104,7 +110,10 @@ class World:
 
     def room(self, need: Need, node: str, out: frozenset[str] = frozenset()) -> int:
         """How many of a need fit on a node without these."""
-        return fits(need, self.state(node, out), self.columns[node])
+        known = self._known[node]
+        if (need, out) not in known:
+            known[need, out] = fits(need, self.state(node, out), self.columns[node])
+        return known[need, out]
 
     def nodes_of(self, name: str) -> set[str]:
         """The nodes of a victim or of a start."""

@@ -22,7 +22,7 @@ from trencadis.solver.verify.verdict import Violation
 def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
     """Victims are known, told once, free when they say, and each makes room for someone."""
     seen: set[str] = set()
-    starts = {start.job: start for start in plan.starts}
+    waiting = waiting_for(plan.starts)
     for stop in plan.preempts:
         job = situation.jobs.get(stop.job)
         if job is None or stop.job in seen:
@@ -39,12 +39,21 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
         lost = seconds_lost(situation, job) * len(job.allocation) * job.request.gpus
         if stop.lost_gpu_seconds != lost:
             yield Violation("preempts", f"job {stop.job} loses {lost} GPU-seconds")
-        waiting = {name for name, start in starts.items() if stop.job in start.waits_for}
-        if not waiting or waiting != set(stop.makes_room_for):
-            yield Violation("preempts", f"job {stop.job} makes room for {sorted(waiting)}")
+        gainers = set(waiting.get(stop.job, ()))
+        if not gainers or gainers != set(stop.makes_room_for):
+            yield Violation("preempts", f"job {stop.job} makes room for {sorted(gainers)}")
     for start in plan.starts:
         for name in set(start.waits_for) - seen:
             yield Violation("preempts", f"job {start.job} waits for {name}, which goes on")
+
+
+def waiting_for(starts: Iterable[Start]) -> dict[str, list[str]]:
+    """The starts that wait for each victim."""
+    found: dict[str, list[str]] = {}
+    for start in starts:
+        for name in start.waits_for:
+            found.setdefault(name, []).append(start.job)
+    return found
 
 
 def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
@@ -124,7 +133,7 @@ class _Kept:
     """The nodes with all victims gone and only their betters started; victims come back in turn."""
 
     def __init__(self, facts: Facts, better: list[Start]) -> None:
-        self.facts, self.better = facts, better
+        self.facts, self.waiting = facts, waiting_for(better)
         situation = facts.situation
         self.placed = {entry.job.name: entry for entry in place_starts(situation, better)}
         self.states = states_after(situation, self.placed.values())
@@ -136,13 +145,18 @@ class _Kept:
             if state.exclusive and name in self.board.row_of:
                 self.board.put(self.board.row_of[name], state)
         self.back = {entry.job.name: entry for entry in facts.base.running}
+        self.idle = sum(sum(state.gpus.values()) for state in self.states.values())
+        self.whole = all(entry.ask.whole for entry in self.placed.values())
 
     def could_stay(self, victim: str) -> bool:
         """Whether places were found for those who wait for it, with it on its nodes."""
-        waiting = [start.job for start in self.better if victim in start.waits_for]
+        waiting = self.waiting.get(victim)
         if not waiting:
             return False
         entry = self.back[victim]
+        # All of them together need no more GPUs than there are; pieces may share one.
+        if self.whole and entry.ask.gpus * len(entry.tasks) > self.idle:
+            return False
         touched = {task.node for task in entry.tasks}
         for name in waiting:
             touched |= {task.node for task in self.placed[name].tasks}
