@@ -152,6 +152,9 @@ class Policy(Record):
     poor_health_milli: Milli = 500
     large_gang_gpus: Positive = 16
     """Gangs of at least so many GPUs keep off nodes in poor health."""
+    elastic_milli: Milli = 500
+    """Worth of a further task of an elastic job to one of its minimum; less with each that it has.
+    0: elastic jobs are left at the tasks they have."""
     reservations: Count = 1
     """The heaviest waiting gangs that get a reservation."""
     runtime_unknown: Literal["hold", "queue_median"] = "hold"

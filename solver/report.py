@@ -17,6 +17,7 @@ from trencadis.models.plan import (
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits
+from trencadis.solver.elastic.decide import Rest, with_growth
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.layouts import reconfigures, sliced_task
@@ -100,7 +101,7 @@ def make_plan(
     starts += [_held_start(facts, hold) for hold in held]
     begun = {hold.job for hold in held}
     reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
-    return Plan(
+    plan = Plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
         starts=tuple(sorted(starts, key=lambda start: start.job)),
@@ -112,6 +113,8 @@ def make_plan(
         warnings=warnings,
         made=made,
     )
+    rest = Rest(facts, later, placements, after, waiting, gone, nodes)
+    return with_growth(plan, rest, limits)
 
 
 def seat_all(

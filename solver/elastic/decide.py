@@ -1,0 +1,139 @@
+"""The last decision of a round: further tasks for elastic jobs, entered into its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from trencadis.models import Job, Node, Plan, Start, StageProof, Status, TaskAllocation
+from trencadis.models.plan import Resize
+from trencadis.solver.capacity import running_model
+from trencadis.solver.clock import Limits
+from trencadis.solver.elastic.growth import Growth, grow
+from trencadis.solver.elastic.jobs import Grower, elastic, grower, missing
+from trencadis.solver.elastic.nodes import Nodes
+from trencadis.solver.elastic.quotas import Quotas, Use
+from trencadis.solver.model.problem import Facts
+from trencadis.solver.score import Left, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What the round has decided so far."""
+
+    read: Facts
+    later: Facts
+    """With the victims gone."""
+    placements: Mapping[str, Placement]
+    left: Mapping[str, Left]
+    """Nodes after the starts."""
+    late: Collection[str]
+    """Starts that wait for victims."""
+    gone: Collection[str]
+    """Jobs that stop."""
+    nodes: Mapping[str, Node]
+
+
+def with_growth(plan: Plan, rest: Rest, limits: Limits) -> Plan:
+    """The plan with further tasks, and their proof."""
+    now = {job.name: tasks - job.minimum for job, tasks in _running(rest.read) if elastic(job)}
+    nothing = missing(rest.read, now)
+    if nothing is None:
+        return plan
+    growers = list(_growers(rest))
+    found = Growth({}, 0, 0)
+    if growers:
+        quotas = Quotas(rest.later, growers, list(_in_use(rest)))
+        found = grow(Nodes(rest.later, rest.left, growers), quotas, limits)
+    kept = {name: number for name, number in now.items() if name not in rest.gone}
+    before = missing(rest.read, kept)
+    assert before is not None
+    starts = tuple(_grown(start, found.tasks.get(start.job, ())) for start in plan.starts)
+    begun = {start.job for start in plan.starts}
+    resizes = tuple(
+        Resize(job=name, at=plan.now, add=tasks)
+        for name, tasks in sorted(found.tasks.items())
+        if name not in begun
+    )
+    return plan.model_copy(
+        update={
+            "starts": starts,
+            "resizes": (*plan.resizes, *resizes),
+            "metrics": _metrics(plan, growers, found),
+            "proof": plan.proof.model_copy(
+                update={"growth": _proof(before - found.value, before - found.bound, nothing, limits)}
+            ),
+        }
+    )
+
+
+def _running(read: Facts) -> Iterator[tuple[Job, int]]:
+    for job in read.snapshot.jobs:
+        if job.state == "running" and job.allocation:
+            yield job, len(job.allocation)
+
+
+def _growers(rest: Rest) -> Iterator[Grower]:
+    for job, _ in _running(rest.read):
+        if job.name not in rest.gone and elastic(job):
+            found = grower(rest.read, job, job.allocation, running_model(job, rest.nodes))
+            if found is not None and found.values:
+                yield found
+    for name, placement in rest.placements.items():
+        if name not in rest.late and elastic(placement.job):
+            found = grower(rest.read, placement.job, placement.tasks, placement.model)
+            if found is not None:
+                yield found
+
+
+def _in_use(rest: Rest) -> Iterator[Use]:
+    sizes = rest.read.values.rates.sizes
+    for job in rest.read.snapshot.jobs:
+        if job.on_nodes and job.name not in rest.gone:
+            yield job, sizes.job(job), running_model(job, rest.nodes)
+    for placement in rest.placements.values():
+        yield placement.job, sizes.job(placement.job), placement.model
+
+
+def _grown(start: Start, tasks: tuple[TaskAllocation, ...]) -> Start:
+    if not tasks:
+        return start
+    update = {"allocation": (*start.allocation, *tasks), "further": len(tasks)}
+    return start.model_copy(update=update)
+
+
+def _metrics(plan: Plan, growers: list[Grower], found: Growth) -> object:
+    """GPUs that further tasks use count as used."""
+    gained = {
+        grower.model: 0 for grower in growers if grower.model is not None and grower.gpus
+    }
+    for grower in growers:
+        if grower.model in gained:
+            gained[grower.model] += len(found.tasks.get(grower.job.name, ())) * grower.gpus
+    by_model = {
+        model: counts.model_copy(update={"used_after": counts.used_after + gained.get(model, 0)})
+        for model, counts in plan.metrics.by_model.items()
+    }
+    used = plan.metrics.used_after + sum(gained.values())
+    return plan.metrics.model_copy(update={"used_after": used, "by_model": by_model})
+
+
+def _proof(objective: int, bound: int, nothing: int, limits: Limits) -> StageProof:
+    room = nothing - bound
+    gap = (objective - bound) / room if room else 0.0
+    status = Status.FEASIBLE
+    if objective == bound:
+        status = Status.OPTIMAL
+    elif limits.stop.is_set():
+        status = Status.INTERRUPTED
+    elif gap <= limits.gap:
+        status = Status.GAP
+    return StageProof(
+        name="growth",
+        unit="weighted GPU-s",
+        objective=objective,
+        bound=bound,
+        do_nothing=nothing,
+        gap=gap,
+        status=status,
+    )
