@@ -100,13 +100,13 @@ class Limits:
     def _lending(self, after: Models) -> bool:
         facts = self.facts
         if any(self._reserve(queue, None) is not None for queue in facts.snapshot.queues):
-            most = max(facts.G * facts.U, self._lent(self.before, None))
-            if self._lent(after, None) > most:
+            most = max(facts.G * facts.U, self.lent(self.before, None))
+            if self.lent(after, None) > most:
                 return False
         for model in {model for q in facts.snapshot.queues for model in q.guarantee.by_model}:
             if any(self._reserve(queue, model) is not None for queue in facts.snapshot.queues):
                 here = facts.gpus_by_model.get(model, 0) * facts.U
-                if self._lent(after, model) > max(here, self._lent(self.before, model)):
+                if self.lent(after, model) > max(here, self.lent(self.before, model)):
                     return False
         return True
 
@@ -123,7 +123,7 @@ class Limits:
             return max(0, kept) * self.facts.U
         return None
 
-    def _lent(self, models: Models, on: str | None) -> int:
+    def lent(self, models: Models, on: str | None) -> int:
         """The sum of `use` over roots."""
         roots = [queue for queue in self.facts.snapshot.queues if queue.parent is None]
         return sum(self._use(queue, models, on) for queue in roots)
