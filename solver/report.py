@@ -26,7 +26,8 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
-from trencadis.solver.preempt.timing import changed_by, preempts, waits_for
+from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
+from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of
@@ -70,7 +71,8 @@ def make_plan(
         later, ledger = relieved.facts, relieved.ledger
     placements = seat_all(later, ledger, nodes)
     waiting = {} if relieved is None else waits_for(facts, relieved.exchange, placements)
-    gone = {} if relieved is None else relieved.exchange.victims
+    exchange = Exchange() if relieved is None else relieved.exchange
+    gone = exchange.victims
     constants = running_spread(facts, nodes)
     before, after = leftovers(facts, {}), leftovers(later, placements)
     frag_before, frag_after = fragmentation(facts, before), fragmentation(later, after)
@@ -105,7 +107,8 @@ def make_plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
         starts=tuple(sorted(starts, key=lambda start: start.job)),
-        preempts=preempts(facts, gone, waiting),
+        preempts=preempts(facts, exchange, waiting),
+        resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
         metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
@@ -113,7 +116,7 @@ def make_plan(
         warnings=warnings,
         made=made,
     )
-    rest = Rest(facts, later, placements, after, waiting, gone, nodes)
+    rest = Rest(facts, later, placements, after, waiting, exchange, nodes)
     return with_growth(plan, rest, limits)
 
 
@@ -178,7 +181,7 @@ def _start(
     where = [task.node for task in placement.tasks]
     name = placement.job.name
     victims = waiting.get(name, ())
-    delay = max((gone[victim].grace for victim in victims), default=0)
+    delay = delay_of(victims, gone)
     return Start(
         job=name,
         at=facts.snapshot.now + timedelta(seconds=delay),

@@ -14,6 +14,7 @@ from trencadis.solver.elastic.jobs import Grower, elastic, grower, missing
 from trencadis.solver.elastic.nodes import Nodes
 from trencadis.solver.elastic.quotas import Quotas, Use
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.score import Left, Placement
 
 
@@ -29,8 +30,8 @@ class Rest:
     """Nodes after the starts."""
     late: Collection[str]
     """Starts that wait for victims."""
-    gone: Collection[str]
-    """Jobs that stop."""
+    exchange: Exchange
+    """Who stops or shrinks."""
     nodes: Mapping[str, Node]
 
 
@@ -45,7 +46,8 @@ def with_growth(plan: Plan, rest: Rest, limits: Limits) -> Plan:
     if growers:
         quotas = Quotas(rest.later, growers, list(_in_use(rest)))
         found = grow(Nodes(rest.later, rest.left, growers), quotas, limits)
-    kept = {name: number for name, number in now.items() if name not in rest.gone}
+    shrunk, gone = rest.exchange.shrunk(), rest.exchange.stopped()
+    kept = {n: has - len(shrunk.get(n, ())) for n, has in now.items() if n not in gone}
     before = missing(rest.read, kept)
     assert before is not None
     starts = tuple(_grown(start, found.tasks.get(start.job, ())) for start in plan.starts)
@@ -74,8 +76,9 @@ def _running(read: Facts) -> Iterator[tuple[Job, int]]:
 
 
 def _growers(rest: Rest) -> Iterator[Grower]:
+    disturbed = {victim.job.name for victim in rest.exchange.victims.values()}
     for job, _ in _running(rest.read):
-        if job.name not in rest.gone and elastic(job):
+        if job.name not in disturbed and elastic(job):
             found = grower(rest.read, job, job.allocation, running_model(job, rest.nodes))
             if found is not None and found.values:
                 yield found
@@ -88,9 +91,11 @@ def _growers(rest: Rest) -> Iterator[Grower]:
 
 def _in_use(rest: Rest) -> Iterator[Use]:
     sizes = rest.read.values.rates.sizes
+    shrunk, gone = rest.exchange.shrunk(), rest.exchange.stopped()
     for job in rest.read.snapshot.jobs:
-        if job.on_nodes and job.name not in rest.gone:
-            yield job, sizes.job(job), running_model(job, rest.nodes)
+        if job.on_nodes and job.name not in gone:
+            lost = sum(part.units for part in shrunk.get(job.name, ()))
+            yield job, sizes.job(job) - lost, running_model(job, rest.nodes)
     for placement in rest.placements.values():
         yield placement.job, sizes.job(placement.job), placement.model
 
@@ -119,7 +124,8 @@ def _metrics(plan: Plan, growers: list[Grower], found: Growth) -> object:
 
 
 def _proof(objective: int, bound: int, nothing: int, limits: Limits) -> StageProof:
-    room = nothing - bound
+    # Who shrinks may leave more missing than before.
+    room = max(nothing, objective) - bound
     gap = (objective - bound) / room if room else 0.0
     status = Status.FEASIBLE
     if objective == bound:

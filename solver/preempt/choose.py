@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trencadis.models import Job
-from trencadis.solver.capacity import running_model
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.shelf import Shelf, pick
-from trencadis.solver.preempt.victims import Victim, allowance, surpluses
+from trencadis.solver.preempt.tally import Exchange, Tally
+from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.preempt.world import Cost, Offer, World
 from trencadis.solver.shapes import Alternative, Need, Shape, Way
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What the round disturbs, and for whom."""
-
-    victims: dict[str, Victim] = field(default_factory=dict)
-    reclaims: set[str] = field(default_factory=set)
-    """Starts that give a queue what it is guaranteed."""
-    winners: set[str] = field(default_factory=set)
-    """Starts that victims make room for."""
-
-    def betters(self, facts: Facts, started: Iterable[str], tier: int) -> set[str]:
-        """The starts that a victim of this tier may have to make room for."""
-        worth = facts.values.worth
-        return {job for job in started if worth[job].tier < tier or job in self.reclaims}
 
 
 class Scope(NamedTuple):
@@ -59,14 +42,8 @@ class Chooser:
         self.read, self.ledger, self.shape_of = read, ledger, shape_of
         self.candidates = candidates
         self.world = World(read, ledger, candidates)
-        self.exchange = Exchange()
-        self.left = allowance(read.snapshot, read.capacity.gpus)
-        self.freed = 0
-        """GPUs of the victims so far."""
-        self.surplus = dict(surpluses(read))
-        for name, (model, _) in ledger.started.items():
-            self._count(read.values.eligible[name], model, 1)
-        self.nodes = {node.name: node for node in read.snapshot.nodes}
+        self.tally = Tally(read, ledger, candidates)
+        self.exchange = self.tally.exchange
         self._failed: set[tuple[Way, Scope]] = set()
         self._groups: defaultdict[Group, list[str]] = defaultdict(list)
         for name, victim in candidates.items():
@@ -78,28 +55,18 @@ class Chooser:
     def run(self, units: Iterable[tuple[Job, ...]]) -> Exchange:
         """Units: jobs or groups in the order of their weight. Groups don't get victims."""
         for unit in units:
-            if len(self.exchange.victims) >= self.left.jobs:
+            if self.tally.used_up():
                 break
             if len(unit) == 1 and unit[0].name not in self.world.started:
                 self._try(unit[0])
         return self.exchange
 
-    def _count(self, job: Job, model: str | None, sign: int) -> None:
-        units = self.read.values.worth[job.name].units
-        self._shift(job, model, sign * units)
-
-    def _shift(self, job: Job, model: str | None, units: int) -> None:
-        for queue in self.read.values.tree.chain(job.queue):
-            for key in ((queue, ""), (queue, model or "-")):
-                if key in self.surplus:
-                    self.surplus[key] += units
-
     def _try(self, job: Job) -> None:
         tier = self._tier(job)
         scopes = [Scope(tier, reclaim=False, own="")]
-        if self._short(job):
+        if self.tally.short(job):
             scopes.insert(0, Scope(tier, reclaim=True, own=""))
-        if any(self.surplus.get((q, ""), 0) < 0 for q in self.read.values.tree.chain(job.queue)):
+        if self.tally.below_target(job.queue):
             scopes.append(Scope(tier, reclaim=False, own=job.queue))
         for scope in scopes:
             if self._may_go(scope) and self._place(job, scope):
@@ -107,15 +74,6 @@ class Chooser:
 
     def _tier(self, job: Job) -> int:
         return self.read.values.worth[job.name].tier
-
-    def _short(self, job: Job) -> bool:
-        """Whether its leaf queue is short of its guarantee and stays within it with the job."""
-        units = self.read.values.worth[job.name].units
-        for target in self.read.guarantees:
-            if target.queue == job.queue and not target.model:
-                missing = -self.surplus[(target.queue, "")]
-                return missing > 0 and units <= missing
-        return False
 
     def _may_go(self, scope: Scope) -> dict[str, Cost]:
         """Victims and starts that may go for a job of this scope, with what each costs."""
@@ -125,7 +83,7 @@ class Chooser:
 
     def _who(self, scope: Scope) -> dict[str, Cost]:
         may: dict[str, Cost] = {}
-        self._guarded[scope] = {g for g in self._groups if self._spared(g, scope.own)}
+        self._guarded[scope] = {g for g in self._groups if self.tally.needs(*g, scope.own)}
         for group in self._groups.keys() - self._guarded[scope]:
             may |= self._costs(group, scope)
         for name in self.world.started:
@@ -137,7 +95,8 @@ class Chooser:
         found = {}
         for name in self._groups[group]:
             victim = self.candidates[name]
-            if name not in self.world.out and (victim.tier > scope.tier or scope.reclaim):
+            yields = scope.reclaim or victim.yields_below > scope.tier
+            if name not in self.world.out and yields:
                 found[name] = self.world.cost(victim.tier, victim.loss)
         return found
 
@@ -148,16 +107,6 @@ class Chooser:
         if kept or worth.tier <= scope.tier:
             return {}
         return {name: self.world.cost(self.world.tiers + worth.tier, worth.wait)}
-
-    def _spared(self, group: Group, own: str) -> bool:
-        """Whether a guarantee would suffer from a victim of the group; the queue that gains is
-        not asked."""
-        tree = self.read.values.tree
-        inside = set(tree.chain(own)) if own else set()
-        return any(
-            queue not in inside and self.surplus.get((queue, ""), group.units) < group.units
-            for queue in tree.chain(group.queue)
-        )
 
     def _place(self, job: Job, scope: Scope) -> bool:
         for alt in sorted(self.shape_of[job.name].alternatives, key=lambda alt: alt.cost):
@@ -221,7 +170,7 @@ class Chooser:
             may |= self._cost_of_start(begun, scope)
             lost: list[str] = []
             before = self._guarded[scope]
-            now = {g for g in self._groups if self._spared(g, scope.own)}
+            now = {g for g in self._groups if self.tally.needs(*g, scope.own)}
             self._guarded[scope] = now
             for group in before - now:
                 may |= self._costs(group, scope)
@@ -245,50 +194,45 @@ class Chooser:
             if all(self.world.room(way.need, node, less) >= n for node, n in wanted.items()):
                 out = less
         chosen = {name: self.candidates[name] for name in out if name in self.candidates}
-        if not self._affordable(chosen, reclaim) or not self._pays(job, cost, chosen, reclaim):
+        for name in self.tally.overdrawn(chosen.values()):
+            # Who would give up more than it can stops, if it may.
+            if name not in may:
+                return False
+            chosen = {n: v for n, v in chosen.items() if v.job.name != name}
+            chosen[name] = self.candidates[name]
+        out = (out - self.candidates.keys()) | chosen.keys()
+        if not self.tally.affordable(chosen, scope.own, reclaim=reclaim):
+            return False
+        if not self._pays(job, cost, chosen, reclaim):
             return False
         touched = {node for name in out for node in self.world.nodes_of(name)} | set(wanted)
         before = {name: self.world.started[name][0] for name in out if name in self.world.started}
         self.world.take_off(sorted(out))
         for name, on in before.items():
-            self._count(self.read.values.eligible[name], on, -1)
+            self.tally.started(self.read.values.eligible[name], on, -1)
             self.ledger.withdraw([name])
         bundles: Bundles = []
         for node, number in sorted(wanted.items()):
             bundles.extend([(node, way.need)] * number)
         self.world.start(job.name, model, bundles)
         self.ledger.start(job, model, [])
-        self._count(job, model, 1)
-        for victim in chosen.values():
-            self._shift(victim.job, running_model(victim.job, self.nodes), -victim.units)
-            self.freed += victim.gpus
-        self.exchange.victims.update(chosen)
-        if chosen:
-            self.exchange.winners.add(job.name)
-            if reclaim:
-                self.exchange.reclaims.add(job.name)
+        self.tally.started(job, model, 1)
+        self.tally.enter(chosen, job.name, reclaim=reclaim)
         self._refresh(touched, out, job.name)
         return True
-
-    def _affordable(self, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
-        used, count = len(self.exchange.victims), len(chosen)
-        gpus = self.freed + sum(victim.gpus for victim in chosen.values())
-        fits = used + count <= self.left.jobs and gpus <= self.left.gpus
-        if reclaim:
-            fits = fits and count <= self.left.reclaimed - len(self.exchange.reclaims)
-        return fits
 
     def _pays(self, job: Job, cost: int, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
         """Whether the start gains: what it saves of its waiting, late and spread as it is.
 
-        Under one sum of tiers it must save more than its victims lose.
+        It must save more than those lose who are in the same sum: under strict tiers the elastic
+        jobs of its own tier.
         """
         worth = self.read.values.worth[job.name]
         delay = max((victim.grace for victim in chosen.values()), default=0)
         saved = worth.wait - cost - delayed(worth.wait, delay, self.read.values.rates.horizon)
-        if self.read.snapshot.policy.priority_mode == "strict":
-            return reclaim or saved > 0
-        return saved > sum(victim.loss for victim in chosen.values())
+        strict = self.read.snapshot.policy.priority_mode == "strict"
+        lost = sum(v.loss for v in chosen.values() if not strict or v.tier <= worth.tier)
+        return (reclaim and strict) or saved > lost
 
 
 def delayed(wait: int, delay: int, horizon: int) -> int:

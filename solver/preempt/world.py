@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from trencadis.models import Job, TaskAllocation
 from trencadis.solver.capacity import NodeState, node_state, occupants
 from trencadis.solver.ledger import Bundles, Ledger, NodeLedger, state_now
 from trencadis.solver.model.problem import Facts
@@ -49,7 +50,8 @@ class World:
             if not state.node.mig and not state.node.shareable
         }
         self.columns = facts.admission.column
-        self.occupants = occupants(facts.snapshot)
+        self.occupants = _occupants(facts, victims)
+        """By node: job, task, and the names under which the task may go."""
         self.arrived: defaultdict[str, list[tuple[str, Need]]] = defaultdict(list)
         for name, (_, bundles) in self.started.items():
             self._arrive(name, bundles)
@@ -89,8 +91,8 @@ class World:
         gone = self.out | out
         state = self.states[node]
         residents = self.occupants.get(node, [])
-        if any(job.name in gone for job, _ in residents):
-            kept = [(job, task) for job, task in residents if job.name not in gone]
+        if any(name in gone for _, _, names in residents for name in names):
+            kept = [(job, task) for job, task, names in residents if gone.isdisjoint(names)]
             freed = node_state(state.node, kept, self.facts.capacity)
             state = as_counted(freed) if state.counted else freed
         taken = [(job, need) for job, need in self.arrived.get(node, ()) if job not in gone]
@@ -120,11 +122,16 @@ class World:
         if name in self.started:
             return {node for node, _ in self.started[name][1]}
         victim = self.victims.get(name)
-        return set() if victim is None else {task.node for task in victim.job.allocation}
+        return set() if victim is None else {task.node for task in victim.tasks}
 
     def removable(self, node: str, may: Mapping[str, Cost]) -> list[str]:
         """Who on the node may go, the cheapest first."""
-        names = {job.name for job, _ in self.occupants.get(node, ())} - self.out
+        names = {
+            name
+            for _, _, may_go in self.occupants.get(node, ())
+            if self.out.isdisjoint(may_go)
+            for name in may_go
+        }
         names |= {job for job, _ in self.arrived.get(node, ())}
         return sorted((name for name in names if name in may), key=lambda n: (may[n], n))
 
@@ -133,8 +140,9 @@ class World:
         if not need.gpus:
             return True
         gpus = self.states[node].idle_count
-        for job, _ in self.occupants.get(node, ()):
-            gpus += job.request.gpus if job.name in may or job.name in self.out else 0
+        for job, _, names in self.occupants.get(node, ()):
+            gone = any(name in may or name in self.out for name in names)
+            gpus += job.request.gpus if gone else 0
         return gpus >= need.gpus
 
     def offers(self, need: Need, node: str, may: Mapping[str, Cost], most: int) -> list[Offer]:
@@ -170,3 +178,20 @@ class World:
             found.append(Offer(node, step, out))
             found.extend(Offer(node, zero, out) for _ in range(number - 1))
         return found
+
+
+def _occupants(
+    facts: Facts, victims: Mapping[str, Victim]
+) -> dict[str, list[tuple[Job, TaskAllocation, tuple[str, ...]]]]:
+    names: defaultdict[tuple[str, TaskAllocation], list[str]] = defaultdict(list)
+    for name, victim in victims.items():
+        if victim.task is not None:
+            names[victim.job.name, victim.task].append(name)
+    found: dict[str, list[tuple[Job, TaskAllocation, tuple[str, ...]]]] = {}
+    for node, entries in occupants(facts.snapshot).items():
+        found[node] = []
+        for job, task in entries:
+            alone = names.get((job.name, task))
+            mine = (job.name, alone.pop()) if alone else (job.name,)
+            found[node].append((job, task, mine))
+    return found

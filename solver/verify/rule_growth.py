@@ -168,7 +168,7 @@ def claims(facts: Facts, plan: Plan) -> Iterable[Violation]:
     if (said.objective, said.do_nothing) != (objective, nothing):
         text = f"growth costs {objective}, doing nothing {nothing}"
         yield Violation("growth", f"{text}, not {said.objective} and {said.do_nothing}")
-    room = said.do_nothing - said.bound
+    room = max(said.do_nothing, said.objective) - said.bound
     gap = (said.objective - said.bound) / room if room else 0.0
     optimal = said.status is Status.OPTIMAL
     if said.bound > said.objective or (optimal and said.bound < said.objective):
