@@ -35,6 +35,7 @@ from trencadis.solver.score import (
     Left,
     Placement,
     fragmentation,
+    in_both,
     leftovers,
     running_spread,
     score,
@@ -116,6 +117,10 @@ def make_plan(
         warnings=warnings,
         made=made,
     )
+    if gone:
+        # Further tasks need room while victims are still there as well.
+        at_once = {name: p for name, p in placements.items() if name not in waiting}
+        after = in_both(leftovers(facts, at_once), after)
     rest = Rest(facts, later, placements, after, waiting, exchange, nodes)
     return with_growth(plan, rest, limits)
 

@@ -27,7 +27,7 @@ class Rest:
     """With the victims gone."""
     placements: Mapping[str, Placement]
     left: Mapping[str, Left]
-    """Nodes after the starts."""
+    """What nodes have left, now and after the starts."""
     late: Collection[str]
     """Starts that wait for victims."""
     exchange: Exchange

@@ -52,7 +52,7 @@ class Nodes:
         self.states = {
             state.name: state
             for state in read.capacity.states
-            if not left[state.name].exclusive
+            if state.name in left and not left[state.name].exclusive
         }
         nodes = [state.node for state in self.states.values()]
         admitted = admission(read.snapshot, [grower.job for grower in growers], nodes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Plan, TaskAllocation
 from trencadis.solver.verify.admission import end_of, refusal, wish_of
 from trencadis.solver.verify.facts import Facts
 from trencadis.solver.verify.fabric import domain, relaxed
 from trencadis.solver.verify.situation import Placed, Situation
+from trencadis.solver.verify.stages import states_after
 from trencadis.solver.verify.supply import NodeState, with_tasks
 from trencadis.solver.verify.units import has_mig
 
@@ -67,6 +68,8 @@ class Growing:
     facts: Facts
     placed: Mapping[str, Placed]
     """Jobs that may grow, with the tasks that they have."""
+    before: Mapping[str, NodeState]
+    """What nodes have left for further tasks: now, and once victims have gone and starts come."""
     states: Mapping[str, NodeState]
     """Nodes after all further tasks."""
     given: Mapping[str, tuple[TaskAllocation, ...]]
@@ -149,11 +152,38 @@ def growing(facts: Facts, plan: Plan) -> Growing:
     for name, tasks in extra.items():
         for task in tasks:
             by_node.setdefault(task.node, []).append((placed[name], task))
-    states = dict(facts.states)
+    before = _room(facts, plan)
+    states = dict(before)
     for node, found in by_node.items():
         tasks_ = [(entry.job, entry.ask, entry.model, task) for entry, task in found]
         states[node] = with_tasks(states[node], tasks_, situation.knife)
-    return Growing(facts, placed, states, extra)
+    return Growing(facts, placed, before, states, extra)
+
+
+def _room(facts: Facts, plan: Plan) -> Mapping[str, NodeState]:
+    if facts.situation is facts.base:
+        return facts.states
+    late = {start.job for start in plan.starts if start.waits_for}
+    at_once = [entry for entry in facts.starts if entry.job.name not in late]
+    now = states_after(facts.base, at_once)
+    return {name: _both(now[name], state) for name, state in facts.states.items()}
+
+
+def _both(now: NodeState, then: NodeState) -> NodeState:
+    """What is left at both times."""
+    idle = now.idle & then.idle
+    gpus = {model: min(count, then.gpus.get(model, 0)) for model, count in now.gpus.items()}
+    if not then.counted:
+        gpus = {m: sum(1 for gpu in idle if now.models[gpu] == m) for m in gpus}
+    return replace(
+        then,
+        idle=idle,
+        gpus=gpus,
+        cpu_milli=min(now.cpu_milli, then.cpu_milli),
+        memory_mib=min(now.memory_mib, then.memory_mib),
+        resources={n: min(left, then.resources[n]) for n, left in now.resources.items()},
+        exclusive=now.exclusive or then.exclusive,
+    )
 
 
 def missing(situation: Situation, has: Mapping[str, int]) -> int | None:

@@ -76,7 +76,7 @@ def places(facts: Facts, plan: Plan) -> Iterable[Violation]:
         for task in tasks:
             by_node.setdefault(task.node, []).append((name, task))
     for node, here in by_node.items():
-        state = facts.states[node]
+        state = found.before[node]
         for name in dict.fromkeys(name for name, _ in here):
             why = found.refusal(name, found.states[node], taken=True)
             if why:
@@ -99,7 +99,7 @@ def places(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 
 def _free(found: Growing, node: str) -> dict[str, int]:
-    state = found.facts.states[node]
+    state = found.before[node]
     return {"CPU": state.cpu_milli, "memory": state.memory_mib, **state.resources}
 
 

@@ -52,7 +52,7 @@ def least_growth(snapshot: Snapshot, plan: Plan) -> tuple[int, int] | None:
     has = {job.name: len(job.allocation) - minimum(job) for job in rest.jobs if job.allocation}
     idle = {j.name: len(j.allocation) - minimum(j) for j in snapshot.jobs if j.state == "running"}
     best = None
-    for count, choice in enumerate(_choices(facts, growing, ground_now(facts))):
+    for count, choice in enumerate(_choices(facts, growing, _room(snapshot, plan, facts))):
         if count > MOST:
             raise OverflowError("too many ways to grow")
         if not _allowed(rest, facts, choice):
@@ -110,6 +110,24 @@ def _after(snapshot: Snapshot, plan: Plan) -> Snapshot:
         jobs.append(job.model_copy(update=update))
     kept: list[Hold] = [hold for hold in holds if hold.job not in gone]
     return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": tuple(kept)})
+
+
+def _room(snapshot: Snapshot, plan: Plan, facts: Facts) -> Ground:
+    """What is left both in the end and now, with the starts that wait for no one."""
+    starts = tuple(start for start in plan.starts if not start.waits_for)
+    calm = plan.model_copy(update={"starts": starts, "preempts": (), "resizes": ()})
+    now, then = Facts(_after(snapshot, calm)), facts
+    both = []
+    for a, b in zip(ground_now(now), ground_now(then), strict=True):
+        idle = [
+            (model, tuple(g for g in gpus if g in dict(b.idle).get(model, ())))
+            for model, gpus in a.idle
+        ]
+        free = [(thing, min(amount, dict(b.free)[thing])) for thing, amount in a.free]
+        both.append(
+            a._replace(idle=tuple(idle), free=tuple(free), closed=a.closed or b.closed)
+        )
+    return tuple(both)
 
 
 def _reach(facts: Facts, job: Job, depth: int) -> int:
