@@ -250,6 +250,8 @@ def _allowed(rest: Snapshot, facts: Facts, choice: Mapping[str, Places]) -> bool
                         return False
     models = {job.name: facts.model_of[job.name] for job in facts.on_nodes}
     for on in (None, *facts.gpus_by_model):
+        if all(Limits(facts, {}).kept(queue, on) is None for queue in rest.queues):
+            continue
         before, after = (Limits(of, {}).lent(models, on) for of in (facts, more))
         gpus = facts.G if on is None else facts.gpus_by_model[on]
         if after > max(gpus * facts.U, before):
