@@ -137,7 +137,7 @@ class Policy(Record):
     round_seconds: Positive = 60
     aging_seconds: Positive = 14_400
     """After this wait a job weighs twice what it weighed at first."""
-    share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 500
+    share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 100
     """Weight of the part of a queue above its entitlement."""
     slowdown_milli: ByName[Milli] = Field(
         default_factory=lambda: dict(sorted(DEFAULT_SLOWDOWN_MILLI.items()))
