@@ -91,7 +91,8 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
             + sum(sizes[stop.job] for stop in plan.preempts),
             "preempted_jobs_last_day": used.preempted_jobs_last_day + len(plan.preempts),
             "lost_gpu_seconds_last_day": used.lost_gpu_seconds_last_day
-            + sum(action.lost_gpu_seconds for action in (*plan.preempts, *plan.resizes)),
+            + sum(stop.lost_gpu_seconds for stop in plan.preempts)
+            + sum(resize.lost_gpu_seconds for resize in plan.resizes),
         }
     )
 

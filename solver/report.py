@@ -26,8 +26,8 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
-from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
 from trencadis.solver.preempt.tally import Exchange
+from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of

@@ -31,14 +31,13 @@ def stretched(draw: st.DrawFn) -> Snapshot:
     jobs = []
     for job in snapshot.jobs:
         more = draw(st.sampled_from([0, 1, 2, 3]))
+        update: dict[str, object] = {}
         if job.state == "running" and job.segments is None and more:
             low = draw(st.integers(1, len(job.allocation)))
-            job = job.model_copy(
-                update={"tasks": len(job.allocation) + more, "min_tasks": low, "exclusive": False}
-            )
+            update = {"tasks": len(job.allocation) + more, "min_tasks": low, "exclusive": False}
         elif job.state == "pending" and job.segments is None and more:
-            job = job.model_copy(update={"tasks": job.tasks + more, "min_tasks": job.minimum})
-        jobs.append(job)
+            update = {"tasks": job.tasks + more, "min_tasks": job.minimum}
+        jobs.append(job.model_copy(update=update))
     policy = snapshot.policy.model_copy(
         update={
             "elastic_milli": draw(st.sampled_from([500, 500, 1_000, 90, 1, 0])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job, Node, Plan, Start, StageProof, Status, TaskAllocation
+from trencadis.models import Job, Metrics, Node, Plan, StageProof, Start, Status, TaskAllocation
 from trencadis.models.plan import Resize
 from trencadis.solver.capacity import running_model
 from trencadis.solver.clock import Limits
@@ -63,7 +63,9 @@ def with_growth(plan: Plan, rest: Rest, limits: Limits) -> Plan:
             "resizes": (*plan.resizes, *resizes),
             "metrics": _metrics(plan, growers, found),
             "proof": plan.proof.model_copy(
-                update={"growth": _proof(before - found.value, before - found.bound, nothing, limits)}
+                update={
+                    "growth": _proof(before - found.value, before - found.bound, nothing, limits)
+                }
             ),
         }
     )
@@ -107,14 +109,12 @@ def _grown(start: Start, tasks: tuple[TaskAllocation, ...]) -> Start:
     return start.model_copy(update=update)
 
 
-def _metrics(plan: Plan, growers: list[Grower], found: Growth) -> object:
+def _metrics(plan: Plan, growers: list[Grower], found: Growth) -> Metrics:
     """GPUs that further tasks use count as used."""
-    gained = {
-        grower.model: 0 for grower in growers if grower.model is not None and grower.gpus
-    }
-    for grower in growers:
-        if grower.model in gained:
-            gained[grower.model] += len(found.tasks.get(grower.job.name, ())) * grower.gpus
+    gained = {entry.model: 0 for entry in growers if entry.model is not None and entry.gpus}
+    for entry in growers:
+        if entry.model in gained:
+            gained[entry.model] += len(found.tasks.get(entry.job.name, ())) * entry.gpus
     by_model = {
         model: counts.model_copy(update={"used_after": counts.used_after + gained.get(model, 0)})
         for model, counts in plan.metrics.by_model.items()

@@ -164,16 +164,17 @@ class Chooser:
 
     def _refresh(self, touched: set[str], out: Iterable[str], begun: str) -> None:
         """After a commitment: who may go now, and the offers of the nodes that it changes."""
-        for scope, may in self._may.items():
+        for scope in self._may:
+            may = self._may[scope]
             for name in out:
                 may.pop(name, None)
-            may |= self._cost_of_start(begun, scope)
+            may.update(self._cost_of_start(begun, scope))
             lost: list[str] = []
             before = self._guarded[scope]
             now = {g for g in self._groups if self.tally.needs(*g, scope.own)}
             self._guarded[scope] = now
             for group in before - now:
-                may |= self._costs(group, scope)
+                may.update(self._costs(group, scope))
             for group in now - before:
                 lost += [name for name in self._groups[group] if may.pop(name, None)]
             stale = touched | {node for name in lost for node in self.world.nodes_of(name)}

@@ -67,7 +67,7 @@ def changed_by(
 
 
 def delay_of(victims: Iterable[str], gone: Mapping[str, Victim]) -> int:
-    """Seconds until the last of these victims has gone; who gives up single tasks does so at once."""
+    """Seconds until the last of these victims has gone; single tasks go at once."""
     return max((gone[name].grace for name in victims if name in gone), default=0)
 
 

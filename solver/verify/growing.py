@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Plan, TaskAllocation
 from trencadis.solver.verify.admission import end_of, refusal, wish_of
-from trencadis.solver.verify.facts import Facts
 from trencadis.solver.verify.fabric import domain, relaxed
+from trencadis.solver.verify.facts import Facts
 from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.stages import states_after
 from trencadis.solver.verify.supply import NodeState, with_tasks

@@ -84,9 +84,9 @@ def places(facts: Facts, plan: Plan) -> Iterable[Violation]:
         idle, gpus, free = set(state.idle), dict(state.gpus), Counter(_free(found, node))
         for name, task in here:
             entry = found.placed[name]
-            if state.counted:
-                if sum(take(gpus, (entry.model or "",), entry.ask.gpus).values()) < entry.ask.gpus:
-                    yield Violation("growth", f"job {name}: too few GPUs are idle on {node}")
+            taken = take(gpus, (entry.model or "",), entry.ask.gpus)
+            if state.counted and sum(taken.values()) < entry.ask.gpus:
+                yield Violation("growth", f"job {name}: too few GPUs are idle on {node}")
             for gpu in task.gpus or ():
                 if gpu not in idle or state.models[gpu] != entry.model:
                     yield Violation("growth", f"job {name}: GPU {gpu} of {node} isn't for it")
@@ -110,7 +110,8 @@ def limits(facts: Facts, plan: Plan) -> Iterable[Violation]:
     for row, amount in facts.ledger.sum_of(charges).items():
         used = facts.used.get(row, 0)
         if used + amount > max(facts.ledger.most(row), used):
-            yield Violation("growth", f"{row}: {used + amount} in use, {amount} of it further tasks")
+            text = f"{row}: {used + amount} in use, {amount} of it by further tasks"
+            yield Violation("growth", text)
     if more and not facts.lending.room(facts.in_use, more):
         yield Violation("growth", "further tasks take what queues don't lend")
 
@@ -163,7 +164,7 @@ def claims(facts: Facts, plan: Plan) -> Iterable[Violation]:
     objective, nothing = missing(situation, after), missing(situation, now)
     if said is None or objective is None:
         if said is not None or objective is not None:
-            yield Violation("growth", "the proof tells of growth where jobs are elastic, only there")
+            yield Violation("growth", "the proof tells of growth if and only if jobs are elastic")
         return
     if (said.objective, said.do_nothing) != (objective, nothing):
         text = f"growth costs {objective}, doing nothing {nothing}"
