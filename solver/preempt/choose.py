@@ -201,7 +201,7 @@ class Chooser:
                 return False
             chosen = {n: v for n, v in chosen.items() if v.job.name != name}
             chosen[name] = self.candidates[name]
-        out = (out - self.candidates.keys()) | chosen.keys()
+        out = frozenset(name for name in out if name not in self.candidates) | chosen.keys()
         if not self.tally.affordable(chosen, scope.own, reclaim=reclaim):
             return False
         if not self._pays(job, cost, chosen, reclaim):

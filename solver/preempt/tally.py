@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -53,15 +53,15 @@ class Tally:
         """Units above its target of each guarantee."""
         self._nodes = {node.name: node for node in read.snapshot.nodes}
         self._stopped = self._freed = 0
-        self._tasks: Counter[str] = Counter(
-            victim.job.name for victim in candidates.values() if victim.task is not None
-        )
+        self._elastic = any(victim.task is not None for victim in candidates.values())
+        self._given: defaultdict[str, list[str]] = defaultdict(list)
+        """By job: names of the tasks that it gives up."""
         for name, (model, _) in ledger.started.items():
             self.started(read.values.eligible[name], model, 1)
 
     def used_up(self) -> bool:
         """Whether no job may be stopped any more, and none can shrink."""
-        return self._stopped >= self.left.jobs and not self._tasks
+        return self._stopped >= self.left.jobs and not self._elastic
 
     def started(self, job: Job, model: str | None, sign: int) -> None:
         """Enters a start, or with -1 takes it back."""
@@ -75,14 +75,14 @@ class Tally:
 
     def enter(self, chosen: Mapping[str, Victim], winner: str, *, reclaim: bool) -> None:
         """Enters victims, and the start that they make room for."""
-        for victim in chosen.values():
+        for name, victim in chosen.items():
             self._gone(victim, 1)
-            if victim.task is None:
-                # Who stops has given up nothing before.
-                for name, part in list(self.exchange.victims.items()):
-                    if part.job.name == victim.job.name:
-                        self._gone(part, -1)
-                        del self.exchange.victims[name]
+            if victim.task is not None:
+                self._given[victim.job.name].append(name)
+                continue
+            # Who stops has given up nothing before.
+            for part in self._given.pop(victim.job.name, ()):
+                self._gone(self.exchange.victims.pop(part), -1)
         self.exchange.victims.update(chosen)
         if chosen:
             self.exchange.winners.add(winner)
@@ -133,10 +133,7 @@ class Tally:
 
     def overdrawn(self, chosen: Iterable[Victim]) -> set[str]:
         """Jobs that would give up more tasks than they may, together with those before."""
-        count = Counter(
-            victim.job.name
-            for victim in (*chosen, *self.exchange.victims.values())
-            if victim.task is not None
-        )
-        most = {v.job.name: v.spare for v in chosen if v.task is not None}
-        return {name for name, spare in most.items() if count[name] > spare}
+        parts = [victim for victim in chosen if victim.task is not None]
+        count = Counter(victim.job.name for victim in parts)
+        most = {victim.job.name: victim.spare for victim in parts}
+        return {n for n, more in count.items() if more + len(self._given[n]) > most[n]}
