@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from trencadis.instances.generate import generate
+from trencadis.instances.reclaim import reclaim
 
 HERE = Path(__file__).resolve()
 MEASURE = HERE.with_name("measure.py")
 NAIVE = HERE.with_name("naive.py")
+SIZES = {"mix": (1_000, 2_000), "reclaim": (500, 4_000)}
+"""Nodes and pending jobs where the command line names none."""
 
 
 def main() -> None:
@@ -36,8 +39,12 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Measures one round on a synthetic cluster.")
-    parser.add_argument("--nodes", type=int, default=1_000, metavar="N")
-    parser.add_argument("--pending", type=int, default=2_000, metavar="M")
+    parser.add_argument(
+        "--shape", choices=("mix", "reclaim"), default="mix",
+        help="a working day's mix, or one-GPU jobs of which a queue reclaims its guarantee",
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="1,000; 500 to reclaim")
+    parser.add_argument("--pending", type=int, metavar="M", help="2,000; 4,000 to reclaim")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--load", type=float, default=0.7, metavar="L", help="part of GPUs in use")
     parser.add_argument("--mig", type=float, default=0.0, metavar="P", help="nodes in MIG mode")
@@ -52,7 +59,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the snapshot here")
     parser.add_argument("--generate-to", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    nodes, pending = SIZES[args.shape]
+    args.nodes = nodes if args.nodes is None else args.nodes
+    args.pending = pending if args.pending is None else args.pending
+    return args
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -68,7 +79,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         measured = json.loads(child(MEASURE, str(file), *options, *exact))
         report = {"nodes": args.nodes, "pending": args.pending, **measured}
         report |= {"seed": args.seed, "load": args.load, "mode": args.mode}
-        report |= {"mig": args.mig, "share": args.share}
+        report |= {"mig": args.mig, "share": args.share, "shape": args.shape}
         if args.baseline:
             report["naive"] = json.loads(child(NAIVE, str(file), *options))
             report["ratio"] = round(report["naive"]["solve_s"] / report["solve_s"], 1)
@@ -86,15 +97,18 @@ def child(script: Path, *options: str) -> str:
 
 def write_snapshot(args: argparse.Namespace, file: Path) -> None:
     """Generates a snapshot and writes its JSON text."""
-    snapshot = generate(
-        args.nodes,
-        args.pending,
-        args.load,
-        args.seed,
-        preempt_budget=args.preempt_budget,
-        mig=args.mig,
-        share=args.share,
-    )
+    if args.shape == "reclaim":
+        snapshot = reclaim(args.nodes, args.pending)
+    else:
+        snapshot = generate(
+            args.nodes,
+            args.pending,
+            args.load,
+            args.seed,
+            preempt_budget=args.preempt_budget,
+            mig=args.mig,
+            share=args.share,
+        )
     policy = snapshot.policy.model_copy(update={"priority_mode": args.mode})
     snapshot = snapshot.model_copy(update={"policy": policy})
     file.write_text(snapshot.model_dump_json(exclude_defaults=True), encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trencadis.models.cluster import MigGpu, Node
 from trencadis.models.jobs import Hold, Job
-from trencadis.models.plan import Plan, Preempt, Reconfigure
+from trencadis.models.plan import Plan, Preempt, Reconfigure, Resize
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
@@ -24,13 +24,16 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "the plan was made for another snapshot: its fingerprint is "
             f"{plan.snapshot[:12]}, this snapshot's is {snapshot.fingerprint()[:12]}"
         )
-    if plan.resizes or plan.moves or plan.reserves:
+    if plan.moves or plan.reserves:
         raise PlanMismatchError("the plan has actions that this version does not carry out")
     starts = {start.job: start for start in plan.starts}
     stops = {preempt.job: preempt for preempt in plan.preempts}
+    sizes = {resize.job: resize for resize in plan.resizes}
     jobs: list[Job] = []
     holds = [hold for hold in snapshot.holds if hold.job not in starts]
     for job in snapshot.jobs:
+        if job.name in sizes:
+            job = _resized(job, sizes.pop(job.name))  # noqa: PLW2901
         start, stop = starts.pop(job.name, None), stops.pop(job.name, None)
         if start is not None and start.waits_for:
             holds.append(Hold(job=job.name, at=start.at, allocation=start.allocation))
@@ -42,9 +45,9 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             jobs.append(job.model_copy(update=_stopping(job, stop)))
         else:
             jobs.append(job)
-    if starts or stops:
-        unknown = ", ".join(sorted([*starts, *stops])[:5])
-        raise PlanMismatchError(f"the plan starts or stops unknown jobs: {unknown}")
+    if starts or stops or sizes:
+        unknown = ", ".join(sorted([*starts, *stops, *sizes])[:5])
+        raise PlanMismatchError(f"the plan starts, stops or resizes unknown jobs: {unknown}")
     nodes = snapshot.nodes
     if plan.reconfigures:
         nodes = _with_layouts(nodes, plan.reconfigures)
@@ -66,6 +69,18 @@ def _stopping(job: Job, stop: Preempt) -> dict[str, object]:
     return {**counted, "state": "pending", "start": None, "allocation": ()}
 
 
+def _resized(job: Job, resize: Resize) -> Job:
+    """The job with more tasks, or fewer."""
+    left = list(job.allocation)
+    for task in resize.remove:
+        if task not in left:
+            raise PlanMismatchError(
+                f"the plan takes a task from job {job.name} on node {task.node} that isn't there"
+            )
+        left.remove(task)
+    return job.model_copy(update={"allocation": (*left, *resize.add)})
+
+
 def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
     """What the sliding windows have seen with this plan; whoever keeps them lets entries expire."""
     used = snapshot.budget_use
@@ -76,7 +91,8 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
             + sum(sizes[stop.job] for stop in plan.preempts),
             "preempted_jobs_last_day": used.preempted_jobs_last_day + len(plan.preempts),
             "lost_gpu_seconds_last_day": used.lost_gpu_seconds_last_day
-            + sum(stop.lost_gpu_seconds for stop in plan.preempts),
+            + sum(stop.lost_gpu_seconds for stop in plan.preempts)
+            + sum(resize.lost_gpu_seconds for resize in plan.resizes),
         }
     )
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trencadis.models.base import SCHEMA_VERSION, ByName, Instant, Name, Record
+from trencadis.models.base import SCHEMA_VERSION, ByName, Count, Instant, Name, Record
 from trencadis.models.cluster import GpuIndex, MigInstance
 from trencadis.models.jobs import TaskAllocation
 
@@ -57,6 +57,9 @@ class Start(Record):
     at: Instant
     allocation: tuple[TaskAllocation, ...]
     """One entry per task."""
+    further: Count = 0
+    """So many of the last entries are beyond the minimum of an elastic job; what the start says of
+    itself is about the others."""
     level: Name = "node"
     """The finest level of the fabric with one domain that holds all tasks; `cluster` at worst."""
     domain: str = ""
@@ -82,12 +85,14 @@ class Preempt(Record):
 
 
 class Resize(Record):
-    """Give an elastic job more tasks, or fewer."""
+    """Give a running elastic job more tasks, or fewer."""
 
     job: Name
     at: Instant
     add: tuple[TaskAllocation, ...] = ()
     remove: tuple[TaskAllocation, ...] = ()
+    makes_room_for: tuple[Name, ...] = ()
+    lost_gpu_seconds: int = 0
     preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
 
 
@@ -160,6 +165,9 @@ class Proof(Record):
     gap: float
     """The largest gap of the stages that decide who starts (all but fragmentation)."""
     status: Status
+    growth: StageProof | None = None
+    """Tasks of elastic jobs beyond their minimum, given everything else in the plan; absent where
+    no job is elastic."""
     bound_scope: Literal["full", "restricted"] = "full"
     """`full`: the bounds are about the problem; `restricted`: about `restricted_to`."""
     restricted_to: str = ""

@@ -137,7 +137,7 @@ class Policy(Record):
     round_seconds: Positive = 60
     aging_seconds: Positive = 14_400
     """After this wait a job weighs twice what it weighed at first."""
-    share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 500
+    share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 100
     """Weight of the part of a queue above its entitlement."""
     slowdown_milli: ByName[Milli] = Field(
         default_factory=lambda: dict(sorted(DEFAULT_SLOWDOWN_MILLI.items()))
@@ -152,6 +152,9 @@ class Policy(Record):
     poor_health_milli: Milli = 500
     large_gang_gpus: Positive = 16
     """Gangs of at least so many GPUs keep off nodes in poor health."""
+    elastic_milli: Milli = 500
+    """Worth of a further task of an elastic job to one of its minimum; less with each that it has.
+    0: elastic jobs are left at the tasks they have."""
     reservations: Count = 1
     """The heaviest waiting gangs that get a reservation."""
     runtime_unknown: Literal["hold", "queue_median"] = "hold"

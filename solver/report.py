@@ -17,6 +17,7 @@ from trencadis.models.plan import (
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits
+from trencadis.solver.elastic.decide import Rest, with_growth
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.layouts import reconfigures, sliced_task
@@ -25,7 +26,8 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
-from trencadis.solver.preempt.timing import changed_by, preempts, waits_for
+from trencadis.solver.preempt.tally import Exchange
+from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of
@@ -33,6 +35,7 @@ from trencadis.solver.score import (
     Left,
     Placement,
     fragmentation,
+    in_both,
     leftovers,
     running_spread,
     score,
@@ -69,7 +72,8 @@ def make_plan(
         later, ledger = relieved.facts, relieved.ledger
     placements = seat_all(later, ledger, nodes)
     waiting = {} if relieved is None else waits_for(facts, relieved.exchange, placements)
-    gone = {} if relieved is None else relieved.exchange.victims
+    exchange = Exchange() if relieved is None else relieved.exchange
+    gone = exchange.victims
     constants = running_spread(facts, nodes)
     before, after = leftovers(facts, {}), leftovers(later, placements)
     frag_before, frag_after = fragmentation(facts, before), fragmentation(later, after)
@@ -100,11 +104,12 @@ def make_plan(
     starts += [_held_start(facts, hold) for hold in held]
     begun = {hold.job for hold in held}
     reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
-    return Plan(
+    plan = Plan(
         snapshot=snapshot.fingerprint(),
         now=snapshot.now,
         starts=tuple(sorted(starts, key=lambda start: start.job)),
-        preempts=preempts(facts, gone, waiting),
+        preempts=preempts(facts, exchange, waiting),
+        resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
         metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
@@ -112,6 +117,12 @@ def make_plan(
         warnings=warnings,
         made=made,
     )
+    if gone:
+        # Further tasks need room while victims are still there as well.
+        at_once = {name: p for name, p in placements.items() if name not in waiting}
+        after = in_both(leftovers(facts, at_once), after)
+    rest = Rest(facts, later, placements, after, waiting, exchange, nodes)
+    return with_growth(plan, rest, limits)
 
 
 def seat_all(
@@ -175,7 +186,7 @@ def _start(
     where = [task.node for task in placement.tasks]
     name = placement.job.name
     victims = waiting.get(name, ())
-    delay = max((gone[victim].grace for victim in victims), default=0)
+    delay = delay_of(victims, gone)
     return Start(
         job=name,
         at=facts.snapshot.now + timedelta(seconds=delay),

@@ -43,6 +43,17 @@ class Left:
         return sum(reconfiguration(cut) for cut in self.cuts.values())
 
 
+def in_both(one: Mapping[str, Left], other: Mapping[str, Left]) -> dict[str, Left]:
+    """What nodes have left at both of two times; GPUs in parts are those of the latter."""
+    found = {}
+    for name in one.keys() & other.keys():
+        a, b = one[name], other[name]
+        idle = {m: tuple(g for g in gpus if g in b.idle.get(m, ())) for m, gpus in a.idle.items()}
+        free = tuple(map(min, a.free, b.free))
+        found[name] = Left(idle, free, a.exclusive or b.exclusive, b.cuts)
+    return found
+
+
 def running_spread(facts: Facts, nodes: Mapping[str, Node]) -> list[int]:
     """Spread of what runs already, by tier: a constant of each stage."""
     total = [0] * len(facts.snapshot.policy.tiers)

@@ -47,8 +47,9 @@ def running(name: str, *where: tuple[str, tuple[int, ...] | None], **fields: Any
 
 
 def snap(nodes: list[Node], jobs: list[Job], levels: str = "", **fields: Any) -> Snapshot:
-    """One tier, an hour's horizon; `policy` overrides single fields of the policy."""
-    policy = {"tiers": (Tier(name="t"),), "default_tier": "t", **fields.pop("policy", {})}
+    """One tier, an hour's horizon, fl = 500; `policy` overrides single fields of the policy."""
+    base: dict[str, Any] = {"tiers": (Tier(name="t"),), "default_tier": "t"}
+    policy = {**base, "share_floor_milli": 500, **fields.pop("policy", {})}
     fabric = Fabric(levels=tuple(FabricLevel(name=name) for name in levels.split()))
     parts = {"queues": (Queue(name="q"),), "fabric": fabric, **fields}
     return Snapshot(now=NOW, nodes=tuple(nodes), jobs=tuple(jobs), policy=Policy(**policy), **parts)

@@ -65,7 +65,7 @@ def first_starts(engine: Engine) -> dict[str, int]:
     return {r.name: r.first_start - ZERO for r in engine.runs if r.first_start is not None}
 
 
-NOT_ITS_BUSINESS = {"work-conserving", "objective", "bounds", "claims"}
+NOT_ITS_BUSINESS = {"work-conserving", "objective", "bounds", "claims", "growth"}
 """Rules about how good a plan is, and what it says of itself."""
 
 
@@ -82,7 +82,7 @@ class Verified:
         now = [action for action in decision.starts if not action.waits_for]
         if now and not (decision.preempts or decision.resizes or view.holding):
             moment = self._eye.snapshot(view)
-            # An elastic job may start with more tasks than its minimum; plans don't do that yet.
+            # What an elastic job starts with beyond its minimum may use whatever is idle.
             sizes = {action.job: len(action.allocation) for action in now}
             jobs = (
                 job.model_copy(update={"min_tasks": sizes[job.name]}) if job.name in sizes else job

@@ -97,7 +97,7 @@ def guarantee_against_weight() -> Snapshot:
         node("n1", 1),
         queue("main"),
         queue("owed", guarantee=1),
-        job("heavy", weight_milli=9_000),
+        job("heavy", weight_milli=90_000),
         job("due", queue="owed"),
         **OFF,
     )
@@ -122,7 +122,7 @@ def guarantee_of_a_parent() -> Snapshot:
         queue("main"),
         queue("top", guarantee=1),
         queue("team", "top"),
-        job("heavy", weight_milli=9_000),
+        job("heavy", weight_milli=90_000),
         job("due", queue="team"),
         **OFF,
     )

@@ -505,6 +505,7 @@ FORM = b.snapshot(
     b.hold("keeps", b.at("n1", 2)),
     b.job("g1", group="g"),
     b.job("g2", group="g", state="held"),
+    elastic_milli=0,
 )
 FORM_STARTS = (b.start("a", b.at("n1", 0, 1)), b.start("elastic", b.somewhere("n2")))
 

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from trencadis.models import Job
-from trencadis.solver.capacity import running_model
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.preempt.victims import Victim, allowance, surpluses
+from trencadis.solver.preempt.shelf import Shelf, pick
+from trencadis.solver.preempt.tally import Exchange, Tally
+from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.preempt.world import Cost, Offer, World
 from trencadis.solver.shapes import Alternative, Need, Shape, Way
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What the round disturbs, and for whom."""
-
-    victims: dict[str, Victim] = field(default_factory=dict)
-    reclaims: set[str] = field(default_factory=set)
-    """Starts that give a queue what it is guaranteed."""
-    winners: set[str] = field(default_factory=set)
-    """Starts that victims make room for."""
-
-    def betters(self, facts: Facts, started: Iterable[str], tier: int) -> set[str]:
-        """The starts that a victim of this tier may have to make room for."""
-        worth = facts.values.worth
-        return {job for job in started if worth[job].tier < tier or job in self.reclaims}
 
 
 class Scope(NamedTuple):
@@ -40,6 +23,13 @@ class Scope(NamedTuple):
     reclaim: bool
     own: str
     """A queue below its guarantee, whose own jobs may go for each other; else empty."""
+
+
+class Group(NamedTuple):
+    """Victims that guarantees don't tell apart."""
+
+    queue: str
+    units: int
 
 
 class Chooser:
@@ -52,41 +42,31 @@ class Chooser:
         self.read, self.ledger, self.shape_of = read, ledger, shape_of
         self.candidates = candidates
         self.world = World(read, ledger, candidates)
-        self.exchange = Exchange()
-        self.left = allowance(read.snapshot, read.capacity.gpus)
-        self.surplus = dict(surpluses(read))
-        for name, (model, _) in ledger.started.items():
-            self._count(read.values.eligible[name], model, 1)
-        self.nodes = {node.name: node for node in read.snapshot.nodes}
+        self.tally = Tally(read, ledger, candidates)
+        self.exchange = self.tally.exchange
         self._failed: set[tuple[Way, Scope]] = set()
+        self._groups: defaultdict[Group, list[str]] = defaultdict(list)
+        for name, victim in candidates.items():
+            self._groups[Group(victim.job.queue, victim.units)].append(name)
         self._may: dict[Scope, dict[str, Cost]] = {}
-        self._offers: dict[tuple[Need, Scope, int], dict[str, list[Offer]]] = {}
+        self._guarded: dict[Scope, set[Group]] = {}
+        self._shelves: dict[tuple[Need, Scope, int], Shelf] = {}
 
     def run(self, units: Iterable[tuple[Job, ...]]) -> Exchange:
         """Units: jobs or groups in the order of their weight. Groups don't get victims."""
         for unit in units:
-            if len(self.exchange.victims) >= self.left.jobs:
+            if self.tally.used_up():
                 break
             if len(unit) == 1 and unit[0].name not in self.world.started:
                 self._try(unit[0])
         return self.exchange
 
-    def _count(self, job: Job, model: str | None, sign: int) -> None:
-        units = self.read.values.worth[job.name].units
-        self._shift(job, model, sign * units)
-
-    def _shift(self, job: Job, model: str | None, units: int) -> None:
-        for queue in self.read.values.tree.chain(job.queue):
-            for key in ((queue, ""), (queue, model or "-")):
-                if key in self.surplus:
-                    self.surplus[key] += units
-
     def _try(self, job: Job) -> None:
         tier = self._tier(job)
         scopes = [Scope(tier, reclaim=False, own="")]
-        if self._short(job):
+        if self.tally.short(job):
             scopes.insert(0, Scope(tier, reclaim=True, own=""))
-        if any(self.surplus.get((q, ""), 0) < 0 for q in self.read.values.tree.chain(job.queue)):
+        if self.tally.below_target(job.queue):
             scopes.append(Scope(tier, reclaim=False, own=job.queue))
         for scope in scopes:
             if self._may_go(scope) and self._place(job, scope):
@@ -95,15 +75,6 @@ class Chooser:
     def _tier(self, job: Job) -> int:
         return self.read.values.worth[job.name].tier
 
-    def _short(self, job: Job) -> bool:
-        """Whether its leaf queue is short of its guarantee and stays within it with the job."""
-        units = self.read.values.worth[job.name].units
-        for target in self.read.guarantees:
-            if target.queue == job.queue and not target.model:
-                missing = -self.surplus[(target.queue, "")]
-                return missing > 0 and units <= missing
-        return False
-
     def _may_go(self, scope: Scope) -> dict[str, Cost]:
         """Victims and starts that may go for a job of this scope, with what each costs."""
         if scope not in self._may:
@@ -111,28 +82,31 @@ class Chooser:
         return self._may[scope]
 
     def _who(self, scope: Scope) -> dict[str, Cost]:
-        world = self.world
         may: dict[str, Cost] = {}
-        for name, victim in self.candidates.items():
-            if name in world.out or not self._guarded(victim, scope.own):
-                continue
-            if victim.tier > scope.tier or scope.reclaim:
-                may[name] = world.cost(victim.tier, victim.loss)
-        for name in world.started:
-            worth = self.read.values.worth[name]
-            kept = name in self.exchange.winners or self.read.values.eligible[name].group
-            if worth.tier > scope.tier and not kept:
-                may[name] = world.cost(world.tiers + worth.tier, worth.wait)
+        self._guarded[scope] = {g for g in self._groups if self.tally.needs(*g, scope.own)}
+        for group in self._groups.keys() - self._guarded[scope]:
+            may |= self._costs(group, scope)
+        for name in self.world.started:
+            may |= self._cost_of_start(name, scope)
         return may
 
-    def _guarded(self, victim: Victim, own: str) -> bool:
-        """Whether no guarantee suffers, unless the queue itself gains."""
-        tree = self.read.values.tree
-        inside = set(tree.chain(own)) if own else set()
-        return all(
-            queue in inside or self.surplus.get((queue, ""), victim.units) >= victim.units
-            for queue in tree.chain(victim.job.queue)
-        )
+    def _costs(self, group: Group, scope: Scope) -> dict[str, Cost]:
+        """What the victims of a group cost that may go for jobs of the scope."""
+        found = {}
+        for name in self._groups[group]:
+            victim = self.candidates[name]
+            yields = scope.reclaim or victim.yields_below > scope.tier
+            if name not in self.world.out and yields:
+                found[name] = self.world.cost(victim.tier, victim.loss)
+        return found
+
+    def _cost_of_start(self, name: str, scope: Scope) -> dict[str, Cost]:
+        """What it costs to take a start back for a job of the scope, if that may be."""
+        worth = self.read.values.worth[name]
+        kept = name in self.exchange.winners or self.read.values.eligible[name].group
+        if kept or worth.tier <= scope.tier:
+            return {}
+        return {name: self.world.cost(self.world.tiers + worth.tier, worth.wait)}
 
     def _place(self, job: Job, scope: Scope) -> bool:
         for alt in sorted(self.shape_of[job.name].alternatives, key=lambda alt: alt.cost):
@@ -155,45 +129,56 @@ class Chooser:
             most = min(most, max(1, job.max_tasks_per_node // way.need.sets))
         path = self.read.fabric.path
         depth = way.depth if 1 <= way.depth <= self.read.fabric.depth else 0
+        shelf = self._shelf(way.need, scope, most)
+        if not depth:
+            return shelf.cheapest(way.count)
         domains: defaultdict[tuple[str, ...], list[list[Offer]]] = defaultdict(list)
-        for node, offers in self._all_offers(way.need, scope, most).items():
+        for node, offers in shelf.offers.items():
             domains[path[node][:depth]].append(offers)
         best: tuple[Cost, tuple[str, ...], list[Offer]] | None = None
         for domain, lists in sorted(domains.items(), key=lambda entry: entry[0]):
             if sum(map(len, lists)) < way.count:
                 continue
-            picked = _pick(lists, way.count)
+            picked = pick(lists, way.count)
             total = tuple(map(sum, zip(*(offer.cost for offer in picked), strict=True)))
             if best is None or total < best[0]:
                 best = (total, domain, picked)
         return None if best is None else best[2]
 
-    def _all_offers(self, need: Need, scope: Scope, most: int) -> dict[str, list[Offer]]:
+    def _shelf(self, need: Need, scope: Scope, most: int) -> Shelf:
         key = (need, scope, most)
-        if key not in self._offers:
-            self._offers[key] = {}
+        if key not in self._shelves:
+            self._shelves[key] = Shelf()
             self._offer(key, self.world.states)
-        return self._offers[key]
+        return self._shelves[key]
 
     def _offer(self, key: tuple[Need, Scope, int], nodes: Iterable[str]) -> None:
         """Works out the offers of these nodes."""
         need, scope, most = key
-        may, found = self._may_go(scope), self._offers[key]
+        may, shelf = self._may_go(scope), self._shelves[key]
         for node in sorted(nodes):
-            found.pop(node, None)
+            found: list[Offer] = []
             if need.columns >> self.world.columns[node] & 1:
-                offers = self.world.offers(need, node, may, most)
-                if offers:
-                    found[node] = offers
+                found = self.world.offers(need, node, may, most)
+            shelf.put(node, found)
 
-    def _refresh(self, touched: set[str]) -> None:
+    def _refresh(self, touched: set[str], out: Iterable[str], begun: str) -> None:
         """After a commitment: who may go now, and the offers of the nodes that it changes."""
-        for scope, before in self._may.items():
-            now = self._who(scope)
-            self._may[scope] = now
-            lost = before.keys() - now.keys()
+        for scope in self._may:
+            may = self._may[scope]
+            for name in out:
+                may.pop(name, None)
+            may.update(self._cost_of_start(begun, scope))
+            lost: list[str] = []
+            before = self._guarded[scope]
+            now = {g for g in self._groups if self.tally.needs(*g, scope.own)}
+            self._guarded[scope] = now
+            for group in before - now:
+                may.update(self._costs(group, scope))
+            for group in now - before:
+                lost += [name for name in self._groups[group] if may.pop(name, None)]
             stale = touched | {node for name in lost for node in self.world.nodes_of(name)}
-            for key in self._offers:
+            for key in self._shelves:
                 if key[1] == scope:
                     self._offer(key, stale & self.world.states.keys())
 
@@ -210,67 +195,47 @@ class Chooser:
             if all(self.world.room(way.need, node, less) >= n for node, n in wanted.items()):
                 out = less
         chosen = {name: self.candidates[name] for name in out if name in self.candidates}
-        if not self._affordable(chosen, reclaim) or not self._pays(job, cost, chosen, reclaim):
+        for name in self.tally.overdrawn(chosen.values()):
+            # Who would give up more than it can stops, if it may.
+            if name not in may:
+                return False
+            chosen = {n: v for n, v in chosen.items() if v.job.name != name}
+            chosen[name] = self.candidates[name]
+        out = frozenset(name for name in out if name not in self.candidates) | chosen.keys()
+        if not self.tally.affordable(chosen, scope.own, reclaim=reclaim):
+            return False
+        if not self._pays(job, cost, chosen, reclaim):
             return False
         touched = {node for name in out for node in self.world.nodes_of(name)} | set(wanted)
         before = {name: self.world.started[name][0] for name in out if name in self.world.started}
         self.world.take_off(sorted(out))
         for name, on in before.items():
-            self._count(self.read.values.eligible[name], on, -1)
+            self.tally.started(self.read.values.eligible[name], on, -1)
             self.ledger.withdraw([name])
         bundles: Bundles = []
         for node, number in sorted(wanted.items()):
             bundles.extend([(node, way.need)] * number)
         self.world.start(job.name, model, bundles)
         self.ledger.start(job, model, [])
-        self._count(job, model, 1)
-        for victim in chosen.values():
-            self._shift(victim.job, running_model(victim.job, self.nodes), -victim.units)
-        self.exchange.victims.update(chosen)
-        if chosen:
-            self.exchange.winners.add(job.name)
-            if reclaim:
-                self.exchange.reclaims.add(job.name)
-        self._refresh(touched)
+        self.tally.started(job, model, 1)
+        self.tally.enter(chosen, job.name, reclaim=reclaim)
+        self._refresh(touched, out, job.name)
         return True
-
-    def _affordable(self, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
-        known, count = self.exchange.victims, len(chosen)
-        gpus = sum(v.gpus for v in (*known.values(), *chosen.values()))
-        used = len(known)
-        fits = used + count <= self.left.jobs and gpus <= self.left.gpus
-        if reclaim:
-            fits = fits and count <= self.left.reclaimed - len(self.exchange.reclaims)
-        return fits
 
     def _pays(self, job: Job, cost: int, chosen: Mapping[str, Victim], reclaim: bool) -> bool:
         """Whether the start gains: what it saves of its waiting, late and spread as it is.
 
-        Under one sum of tiers it must save more than its victims lose.
+        It must save more than those lose who are in the same sum: under strict tiers the elastic
+        jobs of its own tier.
         """
         worth = self.read.values.worth[job.name]
         delay = max((victim.grace for victim in chosen.values()), default=0)
         saved = worth.wait - cost - delayed(worth.wait, delay, self.read.values.rates.horizon)
-        if self.read.snapshot.policy.priority_mode == "strict":
-            return reclaim or saved > 0
-        return saved > sum(victim.loss for victim in chosen.values())
+        strict = self.read.snapshot.policy.priority_mode == "strict"
+        lost = sum(v.loss for v in chosen.values() if not strict or v.tier <= worth.tier)
+        return (reclaim and strict) or saved > lost
 
 
 def delayed(wait: int, delay: int, horizon: int) -> int:
     """What a start pays that comes `delay` seconds late."""
     return -(-wait * min(delay, horizon) // horizon)
-
-
-def _pick(lists: list[list[Offer]], count: int) -> list[Offer]:
-    """The cheapest `count` offers; those of one node are taken in their order."""
-    heads = [(offers[0].cost, offers[0].node, 0, offers) for offers in lists]
-    heapify(heads)
-    picked: list[Offer] = []
-    while len(picked) < count:
-        _, node, position, offers = heads[0]
-        picked.append(offers[position])
-        if position + 1 < len(offers):
-            heapreplace(heads, (offers[position + 1].cost, node, position + 1, offers))
-        else:
-            heappop(heads)
-    return picked

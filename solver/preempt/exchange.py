@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job, Snapshot, TaskAllocation
 from trencadis.solver.accounts import books
 from trencadis.solver.capacity import Capacity, capacity, running_model, vector
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts, read_accounts
-from trencadis.solver.preempt.choose import Chooser, Exchange
+from trencadis.solver.preempt.choose import Chooser
+from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim, surpluses, victims
 from trencadis.solver.preempt.world import as_counted
 from trencadis.solver.shapes import Need, Shape
@@ -38,7 +39,7 @@ def relevant(read: Facts) -> dict[str, Victim]:
     def could_go(victim: Victim) -> bool:
         queue = victim.job.queue
         spare = above.get((queue, ""), victim.units) >= victim.units
-        return victim.tier > highest or (spare and bool(short - {queue}))
+        return victim.yields_below > highest or (spare and bool(short - {queue}))
 
     if not read.values.worth:
         return {}
@@ -57,10 +58,10 @@ def make_room(
     facts = relieved(read, exchange.victims)
     trials: dict[int, Trial] = {}
     for name in sorted(exchange.victims, key=lambda n: (-exchange.victims[n].loss, n)):
-        tier = exchange.victims[name].tier
-        if tier not in trials:
-            trials[tier] = Trial(facts, exchange, started, tier)
-        if not trials[tier].fits_without(exchange.victims[name], shape_of):
+        below = exchange.victims[name].yields_below
+        if below not in trials:
+            trials[below] = Trial(facts, exchange, started, below)
+        if not trials[below].fits_without(exchange.victims[name], shape_of):
             continue
         without = _reprieved(read, exchange, started, shape_of, name)
         if without is not None:
@@ -114,8 +115,18 @@ def _capacity(read: Facts, rest: Snapshot) -> Capacity:
 
 
 def _without(read: Facts, gone: Mapping[str, Victim]) -> Snapshot:
-    jobs = tuple(job for job in read.snapshot.jobs if job.name not in gone)
-    return read.snapshot.model_copy(update={"jobs": jobs})
+    jobs = [job for job in read.snapshot.jobs if job.name not in gone]
+    lost: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
+    for victim in gone.values():
+        if victim.task is not None:
+            lost[victim.job.name].append(victim.task)
+    for position, job in enumerate(jobs):
+        if job.name in lost:
+            left = list(job.allocation)
+            for task in lost[job.name]:
+                left.remove(task)
+            jobs[position] = job.model_copy(update={"allocation": tuple(left)})
+    return read.snapshot.model_copy(update={"jobs": tuple(jobs)})
 
 
 def _again(facts: Facts, starts: Starts) -> Ledger:
@@ -146,10 +157,10 @@ def _reprieved(
     Starts of the victim's tier and below don't count, except those that a guarantee asks for.
     """
     kept = {n: v for n, v in exchange.victims.items() if n != name}
-    tier = exchange.victims[name].tier
+    below = exchange.victims[name].yields_below
     facts = relieved(read, kept)
     ledger = Ledger(facts)
-    betters = exchange.betters(facts, started, tier)
+    betters = exchange.betters(facts, started, below)
     homeless: list[tuple[Job, ...]] = []
     for job in sorted(started, key=lambda n: (n not in betters, n)):
         model, bundles = started[job]
@@ -168,28 +179,38 @@ def _reprieved(
 
 
 class Trial:
-    """A quick look at whether a victim of one tier could stay, on counts of GPUs alone."""
+    """A quick look at whether a victim could stay, on counts of GPUs alone."""
 
-    def __init__(self, facts: Facts, exchange: Exchange, started: Starts, tier: int) -> None:
-        """`facts`: with all victims gone."""
+    def __init__(self, facts: Facts, exchange: Exchange, started: Starts, below: int) -> None:
+        """`facts`: with all victims gone. `below`: of the victims, `yields_below`."""
         self.facts = facts
-        betters = exchange.betters(facts, started, tier)
+        betters = exchange.betters(facts, started, below)
         self.starts = {name: start for name, start in started.items() if name in betters}
         self.ledger = _again(facts, self.starts)
         self.nodes = {node.name: node for node in facts.snapshot.nodes}
+        self.on: defaultdict[str, list[str]] = defaultdict(list)
+        """Starts by node."""
+        for name in sorted(self.ledger.started):
+            for node in dict.fromkeys(node for node, _ in self.starts[name][1]):
+                self.on[node].append(name)
+        needs = [need for _, bundles in self.starts.values() for _, need in bundles]
+        # Pieces of GPUs may move together and so make a whole GPU idle.
+        self.idle = None if any(need.pieces for need in needs) else self._idle()
+        """Idle GPUs in all, where that limits who may stay."""
+
+    def _idle(self) -> int:
+        return sum(sum(node.idle.values()) for node in self.ledger.nodes.values())
 
     def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
         """Whether its betters find places with the victim back on its nodes."""
         ledger, job = self.ledger, victim.job
         back = [
-            (task.node, self._need(job)) for task in job.allocation if task.node in ledger.nodes
+            (task.node, self._need(job)) for task in victim.tasks if task.node in ledger.nodes
         ]
-        there = {node for node, _ in back}
-        moved = [
-            name
-            for name, (_, bundles) in self.starts.items()
-            if name in ledger.started and any(node in there for node, _ in bundles)
-        ]
+        # Wherever its betters go, all of them and the victim need no more GPUs than there are.
+        if self.idle is not None and sum(need.gpus for _, need in back) > self.idle:
+            return False
+        moved = list(dict.fromkeys(name for node, _ in back for name in self.on[node]))
         ledger.withdraw(moved)
         for node, need in back:
             ledger.take(job.name, need, node)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from trencadis.models import Node, TaskAllocation
-from trencadis.models.plan import Preempt
+from trencadis.models.plan import Preempt, Resize
 from trencadis.solver.capacity import NodeState, running_model, vector
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.preempt.choose import Exchange, delayed
+from trencadis.solver.preempt.choose import delayed
+from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.score import Placement
 from trencadis.solver.spread import spread_cost
@@ -26,7 +27,7 @@ def waits_for(
     """
     on_node: defaultdict[str, set[str]] = defaultdict(set)
     for victim in exchange.victims.values():
-        for task in victim.job.allocation:
+        for task in victim.tasks:
             on_node[task.node].add(victim.job.name)
     states = {state.name: state for state in read.capacity.states}
     arrivals: defaultdict[str, list[tuple[str, TaskAllocation]]] = defaultdict(list)
@@ -54,34 +55,62 @@ def changed_by(
     """By tier: the spread of what runs on, the loss of victims, and what starts pay for delay."""
     total = list(constants)
     for victim in gone.values():
-        model = running_model(victim.job, nodes)
         total[victim.tier] += victim.loss
-        total[victim.tier] -= spread_cost(read, victim.job, victim.job.allocation, model, nodes)
+        if victim.task is None:
+            job, model = victim.job, running_model(victim.job, nodes)
+            total[victim.tier] -= spread_cost(read, job, job.allocation, model, nodes)
     for name, victims in waiting.items():
         worth = read.values.worth[name]
-        delay = max(gone[victim].grace for victim in victims)
+        delay = delay_of(victims, gone)
         total[worth.tier] += delayed(worth.wait, delay, read.values.rates.horizon)
     return total
 
 
+def delay_of(victims: Iterable[str], gone: Mapping[str, Victim]) -> int:
+    """Seconds until the last of these victims has gone; single tasks go at once."""
+    return max((gone[name].grace for name in victims if name in gone), default=0)
+
+
+def makes_room(waiting: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    """The starts that wait for each victim."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name, victims in sorted(waiting.items()):
+        for victim in victims:
+            found[victim].append(name)
+    return found
+
+
 def preempts(
-    read: Facts, gone: Mapping[str, Victim], waiting: Mapping[str, tuple[str, ...]]
+    read: Facts, exchange: Exchange, waiting: Mapping[str, tuple[str, ...]]
 ) -> tuple[Preempt, ...]:
     """The plan's preemptions, by name."""
-    makes_room: defaultdict[str, list[str]] = defaultdict(list)
-    for name, victims in waiting.items():
-        for victim in victims:
-            makes_room[victim].append(name)
-    now = read.snapshot.now
+    gainers, now = makes_room(waiting), read.snapshot.now
     return tuple(
         Preempt(
             job=name,
             at=now,
             gpus_free_at=now + timedelta(seconds=victim.grace),
-            makes_room_for=tuple(sorted(makes_room[name])),
+            makes_room_for=tuple(gainers[name]),
             lost_gpu_seconds=victim.lost,
         )
-        for name, victim in sorted(gone.items())
+        for name, victim in sorted(exchange.stopped().items())
+    )
+
+
+def shrinks(
+    read: Facts, exchange: Exchange, waiting: Mapping[str, tuple[str, ...]]
+) -> tuple[Resize, ...]:
+    """What elastic jobs give up, by name."""
+    gainers = makes_room(waiting)
+    return tuple(
+        Resize(
+            job=name,
+            at=read.snapshot.now,
+            remove=tuple(task for part in parts for task in part.tasks),
+            makes_room_for=tuple(gainers[name]),
+            lost_gpu_seconds=sum(part.lost for part in parts),
+        )
+        for name, parts in sorted(exchange.shrunk().items())
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job, Snapshot, TaskAllocation
 from trencadis.models.base import seconds
 from trencadis.models.units import asks_for_mig
+from trencadis.solver.elastic.jobs import elastic
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.worth import ceil_div, size_of, tier_of, waited
 
@@ -16,7 +17,7 @@ DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running job that may be told to stop."""
+    """A running job that may be told to stop, or a task that it may be told to give up."""
 
     job: Job
     tier: int
@@ -28,6 +29,17 @@ class Victim:
     """GPU-seconds lost: since its last checkpoint, while it stops, while it restarts."""
     loss: int
     """The same weighted, and the waiting that begins: what its tier pays."""
+    yields_below: int
+    """It may go for starts of tiers before this one."""
+    task: TaskAllocation | None = None
+    """The only task that goes, of an elastic job that runs on with the others."""
+    spare: int = 0
+    """How many such tasks the job can give up."""
+
+    @property
+    def tasks(self) -> tuple[TaskAllocation, ...]:
+        """The tasks that go."""
+        return self.job.allocation if self.task is None else (self.task,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +59,40 @@ def victims(read: Facts) -> dict[str, Victim]:
     snapshot = read.snapshot
     if snapshot.policy.preemption.mode not in ("graceful", "immediate"):
         return {}
+    found: dict[str, Victim] = {}
+    for job in snapshot.jobs:
+        if job.state == "running" and job.allocation:
+            if may_stop(snapshot, job):
+                found[job.name] = _victim(read, job)
+            found |= _tasks(read, job)
+    return found
+
+
+def _tasks(read: Facts, job: Job) -> dict[str, Victim]:
+    """The tasks of an elastic job, each as a victim of its own. No job's name has a line break."""
+    spare = len(job.allocation) - max(job.minimum, job.min_replicas)
+    if spare <= 0 or not job.preemptible or not elastic(job):
+        return {}
+    policy, rates = read.snapshot.policy, read.values.rates
+    tier, again = tier_of(read.snapshot, job), restart(read.snapshot, job)
+    weight = rates.tier_weight[tier] * job.weight_milli * rates.floor
+    weight *= size_of(job, 1, rates, read.capacity)
+    weight *= again * 1_000 + rates.horizon * policy.elastic_milli
+    loss = max(1, ceil_div(weight, 1_000 * 1_000 * 1_000 * rates.unit))
     return {
-        job.name: _victim(read, job)
-        for job in snapshot.jobs
-        if job.state == "running" and job.allocation and may_stop(snapshot, job)
+        f"{job.name}\n{number}": Victim(
+            job=job,
+            tier=tier,
+            units=rates.sizes.task(job.request),
+            gpus=job.request.gpus,
+            grace=0,
+            lost=again * job.request.gpus,
+            loss=loss,
+            yields_below=tier + 1,
+            task=task,
+            spare=spare,
+        )
+        for number, task in enumerate(job.allocation)
     }
 
 
@@ -88,6 +130,7 @@ def _victim(read: Facts, job: Job) -> Victim:
         grace=grace,
         lost=seconds_lost * gpus,
         loss=max(1, ceil_div(weight * (seconds_lost + rates.horizon), 1_000 * aging * rates.unit)),
+        yields_below=tier,
     )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from trencadis.models import Job, TaskAllocation
 from trencadis.solver.capacity import NodeState, node_state, occupants
 from trencadis.solver.ledger import Bundles, Ledger, NodeLedger, state_now
 from trencadis.solver.model.problem import Facts
@@ -49,12 +50,15 @@ class World:
             if not state.node.mig and not state.node.shareable
         }
         self.columns = facts.admission.column
-        self.occupants = occupants(facts.snapshot)
+        self.occupants = _occupants(facts, victims)
+        """By node: job, task, and the names under which the task may go."""
         self.arrived: defaultdict[str, list[tuple[str, Need]]] = defaultdict(list)
         for name, (_, bundles) in self.started.items():
             self._arrive(name, bundles)
         self.tiers = len(facts.snapshot.policy.tiers)
         self._zero = (0,) * (2 * self.tiers)
+        self._known: defaultdict[str, dict[tuple[Need, frozenset[str]], int]] = defaultdict(dict)
+        """Answers of `room` by node, until someone comes or goes there."""
 
     def _arrive(self, job: str, bundles: Bundles) -> None:
         for node, need in bundles:
@@ -67,6 +71,8 @@ class World:
     def take_off(self, names: Iterable[str]) -> None:
         """These victims and starts go for good."""
         for name in names:
+            for node in self.nodes_of(name):
+                self._known.pop(node, None)
             self.out.add(name)
             if name in self.started:
                 _, bundles = self.started.pop(name)
@@ -77,14 +83,16 @@ class World:
         """Enters a start."""
         self.started[job] = (model, bundles)
         self._arrive(job, bundles)
+        for node, _ in bundles:
+            self._known.pop(node, None)
 
     def state(self, node: str, out: frozenset[str]) -> NodeState:
         """A node without these and all that are out already."""
         gone = self.out | out
         state = self.states[node]
         residents = self.occupants.get(node, [])
-        if any(job.name in gone for job, _ in residents):
-            kept = [(job, task) for job, task in residents if job.name not in gone]
+        if any(name in gone for _, _, names in residents for name in names):
+            kept = [(job, task) for job, task, names in residents if gone.isdisjoint(names)]
             freed = node_state(state.node, kept, self.facts.capacity)
             state = as_counted(freed) if state.counted else freed
         taken = [(job, need) for job, need in self.arrived.get(node, ()) if job not in gone]
@@ -104,18 +112,26 @@ class World:
 
     def room(self, need: Need, node: str, out: frozenset[str] = frozenset()) -> int:
         """How many of a need fit on a node without these."""
-        return fits(need, self.state(node, out), self.columns[node])
+        known = self._known[node]
+        if (need, out) not in known:
+            known[need, out] = fits(need, self.state(node, out), self.columns[node])
+        return known[need, out]
 
     def nodes_of(self, name: str) -> set[str]:
         """The nodes of a victim or of a start."""
         if name in self.started:
             return {node for node, _ in self.started[name][1]}
         victim = self.victims.get(name)
-        return set() if victim is None else {task.node for task in victim.job.allocation}
+        return set() if victim is None else {task.node for task in victim.tasks}
 
     def removable(self, node: str, may: Mapping[str, Cost]) -> list[str]:
         """Who on the node may go, the cheapest first."""
-        names = {job.name for job, _ in self.occupants.get(node, ())} - self.out
+        names = {
+            name
+            for _, _, may_go in self.occupants.get(node, ())
+            if self.out.isdisjoint(may_go)
+            for name in may_go
+        }
         names |= {job for job, _ in self.arrived.get(node, ())}
         return sorted((name for name in names if name in may), key=lambda n: (may[n], n))
 
@@ -124,8 +140,9 @@ class World:
         if not need.gpus:
             return True
         gpus = self.states[node].idle_count
-        for job, _ in self.occupants.get(node, ()):
-            gpus += job.request.gpus if job.name in may or job.name in self.out else 0
+        for job, _, names in self.occupants.get(node, ()):
+            gone = any(name in may or name in self.out for name in names)
+            gpus += job.request.gpus if gone else 0
         return gpus >= need.gpus
 
     def offers(self, need: Need, node: str, may: Mapping[str, Cost], most: int) -> list[Offer]:
@@ -161,3 +178,20 @@ class World:
             found.append(Offer(node, step, out))
             found.extend(Offer(node, zero, out) for _ in range(number - 1))
         return found
+
+
+def _occupants(
+    facts: Facts, victims: Mapping[str, Victim]
+) -> dict[str, list[tuple[Job, TaskAllocation, tuple[str, ...]]]]:
+    names: defaultdict[tuple[str, TaskAllocation], list[str]] = defaultdict(list)
+    for name, victim in victims.items():
+        if victim.task is not None:
+            names[victim.job.name, victim.task].append(name)
+    found: dict[str, list[tuple[Job, TaskAllocation, tuple[str, ...]]]] = {}
+    for node, entries in occupants(facts.snapshot).items():
+        found[node] = []
+        for job, task in entries:
+            alone = names.get((job.name, task))
+            mine = (job.name, alone.pop()) if alone else (job.name,)
+            found[node].append((job, task, mine))
+    return found

@@ -13,6 +13,7 @@ from trencadis.models import Plan, Snapshot, Start
 from trencadis.solver.verify import (
     rule_claims,
     rule_form,
+    rule_growth,
     rule_holds,
     rule_limits,
     rule_nodes,
@@ -22,6 +23,7 @@ from trencadis.solver.verify import (
     rule_work_conserving,
 )
 from trencadis.solver.verify.facts import gather
+from trencadis.solver.verify.growing import without_further
 from trencadis.solver.verify.situation import situate
 from trencadis.solver.verify.stages import Stages, place_starts, states_after
 from trencadis.solver.verify.verdict import Verdict, Violation
@@ -51,13 +53,16 @@ def verify(snapshot: Snapshot, plan: Plan, *, fingerprint: str | None = None) ->
     broken = tuple(rule_form.fingerprint(fingerprint or snapshot.fingerprint(), plan))
     broken += tuple(rule_holds.held(situation, plan))
     plan = rule_holds.without_held(situation, plan)
-    form = (*rule_form.RULES, *rule_preempt.FORM)
+    form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM)
     broken += tuple(v for rule in form for v in rule(situation, plan))
     if broken:
         return Verdict(broken)
-    facts = gather(situation, plan)
+    core = without_further(plan)
+    facts = gather(situation, core)
+    broken = tuple(violation for rule in RULES for violation in rule(facts, core))
+    broken += tuple(violation for rule in rule_growth.RULES for violation in rule(facts, plan))
     return Verdict(
-        tuple(violation for rule in RULES for violation in rule(facts, plan)),
+        broken,
         dict(facts.objective),
         dict(facts.do_nothing),
     )

@@ -24,7 +24,7 @@ class Facts:
     base: Situation
     """The snapshot as it is."""
     situation: Situation
-    """The same without the jobs that the plan stops."""
+    """The same without the jobs that the plan stops, and the tasks that elastic ones give up."""
     before: Mapping[QueueRow, int]
     """Quota units in use by each subtree now."""
     starts: tuple[Placed, ...]
@@ -49,7 +49,8 @@ class Facts:
 
 def gather(base: Situation, plan: Plan) -> Facts:
     """The facts of this plan."""
-    situation = without(base, (stop.job for stop in plan.preempts))
+    removed = {resize.job: resize.remove for resize in plan.resizes if resize.remove}
+    situation = without(base, (stop.job for stop in plan.preempts), removed)
     starts = place_starts(situation, plan.starts)
     started = frozenset(entry.job.name for entry in starts)
     states = states_after(situation, starts)

@@ -5,25 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from trencadis.models import Job, Plan
+from trencadis.models import Job, Plan, TaskAllocation
 from trencadis.models.base import seconds
 from trencadis.solver.verify.costs import Costs
-from trencadis.solver.verify.situation import Row, Situation, add_use
+from trencadis.solver.verify.situation import Row, Situation, add_use, place
 from trencadis.solver.verify.supply import survey
 from trencadis.solver.verify.units import has_mig
 
 DAY = 86_400
 
+Tasks = tuple[TaskAllocation, ...]
 
-def without(situation: Situation, names: Iterable[str]) -> Situation:
-    """The situation with these jobs off their nodes; what jobs are worth stays."""
-    gone = set(names)
-    if not gone:
+
+def without(
+    situation: Situation, names: Iterable[str], removed: Mapping[str, Tasks] | None = None
+) -> Situation:
+    """The situation with these jobs, and these tasks of others, off their nodes; what jobs are
+    worth stays."""
+    gone, removed = set(names), removed or {}
+    if not gone and not removed:
         return situation
-    running = tuple(entry for entry in situation.running if entry.job.name not in gone)
+    nodes = {name: state.node for name, state in situation.states.items()}
+    running = tuple(
+        place(entry.job, entry.ask, left(entry.tasks, removed[name]), nodes, situation.levels)
+        if (name := entry.job.name) in removed
+        else entry
+        for entry in situation.running
+        if entry.job.name not in gone
+    )
     leaf_use: dict[Row, int] = {}
     add_use(leaf_use, running)
-    there = [job for job in situation.snapshot.jobs if job.on_nodes and job.name not in gone]
+    there = [
+        job.model_copy(update={"allocation": left(job.allocation, removed[job.name])})
+        if job.name in removed
+        else job
+        for job in situation.snapshot.jobs
+        if job.on_nodes and job.name not in gone
+    ]
     return replace(
         situation,
         states={
@@ -35,6 +53,14 @@ def without(situation: Situation, names: Iterable[str]) -> Situation:
         running=running,
         leaf_use=leaf_use,
     )
+
+
+def left(tasks: Tasks, removed: Tasks) -> Tasks:
+    """The tasks without these. ValueError if one of them isn't there."""
+    rest = list(tasks)
+    for task in removed:
+        rest.remove(task)
+    return tuple(rest)
 
 
 def grace(situation: Situation, job: Job) -> int:
@@ -82,10 +108,36 @@ def seconds_lost(situation: Situation, job: Job) -> int:
             lost = min(ran, max(0, situation.now - seconds(saved.last)))
         elif saved.interval_seconds is not None:
             lost = min(ran, saved.interval_seconds // 2)
-    rules = policy.preemption
+    return lost + grace(situation, job) + restart(situation, job)
+
+
+def restart(situation: Situation, job: Job) -> int:
+    """Seconds that the job takes to go on after a stop or a change of its tasks."""
+    rules = situation.snapshot.policy.preemption
     nodes = {task.node for task in job.allocation}
-    again = rules.restart_seconds if len(nodes) == 1 else rules.restart_seconds_multi_node
-    return lost + grace(situation, job) + again
+    return rules.restart_seconds if len(nodes) == 1 else rules.restart_seconds_multi_node
+
+
+def fixed(situation: Situation, job: Job, fewer: int) -> str:
+    """Why a running elastic job may not give up so many tasks; empty if it may."""
+    mode = situation.snapshot.policy.preemption.mode
+    if mode not in ("graceful", "immediate"):
+        return f"the policy's preemption mode is {mode}"
+    if not job.preemptible:
+        return "it is not preemptible"
+    least = max(job.minimum, job.min_replicas)
+    if len(job.allocation) - fewer < least:
+        return f"it would be left with less than {least} tasks"
+    return ""
+
+
+def shrink_loss(situation: Situation, job: Job) -> int:
+    """What the tier pays for each task that an elastic job gives up."""
+    policy = situation.snapshot.policy
+    weight = situation.tier_weight(job) * job.weight_milli * policy.share_floor_milli
+    span = restart(situation, job) * 1_000 + policy.horizon_seconds * policy.elastic_milli
+    product = weight * situation.scale.size(situation.asks[job.name], 1) * span
+    return max(1, -(-product // (1_000 * 1_000 * 1_000 * situation.scale.unit)))
 
 
 def loss(situation: Situation, job: Job) -> int:
@@ -107,6 +159,9 @@ def changes(situation: Situation, costs: Costs, plan: Plan) -> list[int]:
     for stop in plan.preempts:
         tier = situation.tiers[stop.job]
         total[tier] += loss(situation, situation.jobs[stop.job]) - costs.spread(running[stop.job])
+    for resize in plan.resizes:
+        job = situation.jobs[resize.job]
+        total[situation.tiers[job.name]] += len(resize.remove) * shrink_loss(situation, job)
     horizon = situation.snapshot.policy.horizon_seconds
     for start in plan.starts:
         if start.waits_for and start.job in situation.eligible:

@@ -8,7 +8,7 @@ from trencadis.models import Plan, TaskAllocation
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.verdict import Violation
 
-UNSUPPORTED = ("resizes", "moves", "reserves")
+UNSUPPORTED = ("moves", "reserves")
 
 
 def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
@@ -18,7 +18,7 @@ def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
 
 
 def actions(_: Situation, plan: Plan) -> Iterable[Violation]:
-    """This version starts jobs, stops jobs and cuts MIG layouts, no more."""
+    """This version starts, stops and resizes jobs and cuts MIG layouts, no more."""
     for kind in UNSUPPORTED:
         if getattr(plan, kind):
             yield Violation("actions", f"the plan has {kind}, which this version doesn't carry out")
@@ -58,11 +58,11 @@ def eligible(situation: Situation, plan: Plan) -> Iterable[Violation]:
 
 
 def gang(situation: Situation, plan: Plan) -> Iterable[Violation]:
-    """A job starts with its minimum of tasks, no fewer and no more."""
+    """A job starts with its minimum of tasks, and the further ones that it says, no more."""
     for start in plan.starts:
         job = situation.jobs.get(start.job)
-        if job is not None and len(start.allocation) != job.minimum:
-            found = len(start.allocation)
+        found = len(start.allocation) - start.further
+        if job is not None and found != job.minimum:
             yield Violation("gang", f"job {job.name} starts {found} of {job.minimum} tasks")
 
 

@@ -25,7 +25,7 @@ def held(situation: Situation, plan: Plan) -> Iterable[Violation]:
         name = start.job
         if hold.kind != "delayed_start" or situation.jobs[name].state != "pending":
             yield Violation("holds", f"job {name} is not one whose start was delayed")
-        if start.allocation != hold.allocation or start.waits_for:
+        if start.allocation != hold.allocation or start.waits_for or start.further:
             yield Violation("holds", f"job {name} starts elsewhere than on what is held for it")
         if hold.at > plan.now or start.at != plan.now:
             yield Violation("holds", f"job {name} starts at {hold.at}, not at {start.at}")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
 from trencadis.models import Plan, Start
+from trencadis.models.plan import Resize
 from trencadis.solver.verify import rule_nodes
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.facts import Facts, tasks_by_node
 from trencadis.solver.verify.fits import Shape
-from trencadis.solver.verify.preempted import forbidden, grace, seconds_lost
+from trencadis.solver.verify.preempted import (
+    Tasks,
+    fixed,
+    forbidden,
+    grace,
+    restart,
+    seconds_lost,
+)
 from trencadis.solver.verify.search import Search
 from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.stages import place_starts, states_after
@@ -22,7 +31,7 @@ from trencadis.solver.verify.verdict import Violation
 def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
     """Victims are known, told once, free when they say, and each makes room for someone."""
     seen: set[str] = set()
-    starts = {start.job: start for start in plan.starts}
+    waiting = waiting_for(plan.starts)
     for stop in plan.preempts:
         job = situation.jobs.get(stop.job)
         if job is None or stop.job in seen:
@@ -39,17 +48,47 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
         lost = seconds_lost(situation, job) * len(job.allocation) * job.request.gpus
         if stop.lost_gpu_seconds != lost:
             yield Violation("preempts", f"job {stop.job} loses {lost} GPU-seconds")
-        waiting = {name for name, start in starts.items() if stop.job in start.waits_for}
-        if not waiting or waiting != set(stop.makes_room_for):
-            yield Violation("preempts", f"job {stop.job} makes room for {sorted(waiting)}")
+        gainers = set(waiting.get(stop.job, ()))
+        if not gainers or gainers != set(stop.makes_room_for):
+            yield Violation("preempts", f"job {stop.job} makes room for {sorted(gainers)}")
+    for resize in plan.resizes:
+        if resize.remove and resize.job in situation.jobs:
+            yield from _shrinks(situation, resize, waiting.get(resize.job, []))
+            seen.add(resize.job)
     for start in plan.starts:
         for name in set(start.waits_for) - seen:
             yield Violation("preempts", f"job {start.job} waits for {name}, which goes on")
 
 
+def _shrinks(
+    situation: Situation, resize: Resize, gainers: list[str]
+) -> Iterable[Violation]:
+    """What an elastic job gives up is its own, not too much, and makes room for someone."""
+    job, gone = situation.jobs[resize.job], Counter(resize.remove)
+    if gone - Counter(job.allocation):
+        yield Violation("resizes", f"job {job.name} gives up tasks that it doesn't have")
+    reason = fixed(situation, job, len(resize.remove))
+    if reason:
+        yield Violation("resizes", f"job {job.name} may not shrink: {reason}")
+    lost = restart(situation, job) * len(resize.remove) * job.request.gpus
+    if resize.lost_gpu_seconds != lost:
+        yield Violation("resizes", f"job {job.name} loses {lost} GPU-seconds")
+    if not gainers or set(gainers) != set(resize.makes_room_for):
+        yield Violation("resizes", f"job {job.name} makes room for {sorted(gainers)}")
+
+
+def waiting_for(starts: Iterable[Start]) -> dict[str, list[str]]:
+    """The starts that wait for each victim."""
+    found: dict[str, list[str]] = {}
+    for start in starts:
+        for name in start.waits_for:
+            found.setdefault(name, []).append(start.job)
+    return found
+
+
 def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """Starts that don't wait for a victim use what is idle now."""
-    if plan.preempts:
+    if plan.preempts or any(resize.remove for resize in plan.resizes):
         starts = place_starts(facts.base, (s for s in plan.starts if not s.waits_for))
         # Rules of nodes read no more than this.
         now = replace(
@@ -60,15 +99,18 @@ def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 
 def legal(facts: Facts, plan: Plan) -> Iterable[Violation]:
-    """A victim is of a lower tier than a start it makes room for, or a guarantee is reclaimed."""
-    for stop in plan.preempts:
-        job = facts.base.jobs[stop.job]
-        tier = facts.base.tiers[stop.job]
-        lower = any(facts.base.tiers[name] < tier for name in stop.makes_room_for)
-        if not lower and not any(reclaims(facts, name) for name in stop.makes_room_for):
-            yield Violation("victims", f"job {stop.job} makes room for no job of a higher tier")
-        elif not lower and _short_after(facts, job.queue):
-            yield Violation("victims", f"queue {job.queue} ends below its target")
+    """A victim is of a lower tier than a start it makes room for, or a guarantee is reclaimed; a
+    task that an elastic job gives up may be of the same tier."""
+    tiers = facts.base.tiers
+    actions = [(stop.job, tiers[stop.job], stop.makes_room_for) for stop in plan.preempts]
+    actions += [(r.job, tiers[r.job] + 1, r.makes_room_for) for r in plan.resizes if r.remove]
+    for name, below, gainers in actions:
+        queue = facts.base.jobs[name].queue
+        lower = any(tiers[gainer] < below for gainer in gainers)
+        if not lower and not any(reclaims(facts, gainer) for gainer in gainers):
+            yield Violation("victims", f"job {name} makes room for no job of a higher tier")
+        elif not lower and _short_after(facts, queue):
+            yield Violation("victims", f"queue {queue} ends below its target")
 
 
 def reclaims(facts: Facts, name: str) -> bool:
@@ -110,21 +152,32 @@ def budgets(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 def reprieve(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """With a victim kept and lower starts withdrawn, its betters could not all be placed."""
-    by_tier: dict[int, list[str]] = {}
+    back = {entry.job.name: entry for entry in facts.base.running}
+    kept: dict[int, _Kept] = {}
+
+    def could_stay(name: str, below: int, tasks: Tasks) -> bool:
+        if below not in kept:
+            starts = [start for start in plan.starts if _better(facts, start, below)]
+            kept[below] = _Kept(facts, starts)
+        return kept[below].could_stay(replace(back[name], tasks=tasks))
+
     for stop in plan.preempts:
-        by_tier.setdefault(facts.base.tiers[stop.job], []).append(stop.job)
-    for tier, victims in sorted(by_tier.items()):
-        kept = _Kept(facts, [start for start in plan.starts if _better(facts, start, tier)])
-        for name in victims:
-            if kept.could_stay(name):
-                yield Violation("reprieve", f"job {name} need not stop: its betters fit without")
+        name = stop.job
+        if could_stay(name, facts.base.tiers[name], back[name].tasks):
+            yield Violation("reprieve", f"job {name} need not stop: its betters fit without")
+    for resize in plan.resizes:
+        name = resize.job
+        for task in dict.fromkeys(resize.remove):
+            if could_stay(name, facts.base.tiers[name] + 1, (task,)):
+                text = f"job {name} need not give up its task on {task.node}"
+                yield Violation("reprieve", text)
 
 
 class _Kept:
     """The nodes with all victims gone and only their betters started; victims come back in turn."""
 
     def __init__(self, facts: Facts, better: list[Start]) -> None:
-        self.facts, self.better = facts, better
+        self.facts, self.waiting = facts, waiting_for(better)
         situation = facts.situation
         self.placed = {entry.job.name: entry for entry in place_starts(situation, better)}
         self.states = states_after(situation, self.placed.values())
@@ -135,14 +188,17 @@ class _Kept:
         for name, state in self.states.items():
             if state.exclusive and name in self.board.row_of:
                 self.board.put(self.board.row_of[name], state)
-        self.back = {entry.job.name: entry for entry in facts.base.running}
+        self.idle = sum(sum(state.gpus.values()) for state in self.states.values())
+        self.whole = all(entry.ask.whole for entry in self.placed.values())
 
-    def could_stay(self, victim: str) -> bool:
-        """Whether places were found for those who wait for it, with it on its nodes."""
-        waiting = [start.job for start in self.better if victim in start.waits_for]
+    def could_stay(self, entry: Placed) -> bool:
+        """Whether places were found for those who wait for it, with these tasks on their nodes."""
+        waiting = self.waiting.get(entry.job.name)
         if not waiting:
             return False
-        entry = self.back[victim]
+        # All of them together need no more GPUs than there are; pieces may share one.
+        if self.whole and entry.ask.gpus * len(entry.tasks) > self.idle:
+            return False
         touched = {task.node for task in entry.tasks}
         for name in waiting:
             touched |= {task.node for task in self.placed[name].tasks}
@@ -178,8 +234,8 @@ class _Kept:
         return with_tasks(state, tasks, self.facts.situation.knife) if tasks else state
 
 
-def _better(facts: Facts, start: Start, tier: int) -> bool:
-    return facts.base.tiers[start.job] < tier or reclaims(facts, start.job)
+def _better(facts: Facts, start: Start, below: int) -> bool:
+    return facts.base.tiers[start.job] < below or reclaims(facts, start.job)
 
 
 FORM = (form,)

@@ -99,18 +99,18 @@ class Limits:
 
     def _lending(self, after: Models) -> bool:
         facts = self.facts
-        if any(self._reserve(queue, None) is not None for queue in facts.snapshot.queues):
-            most = max(facts.G * facts.U, self._lent(self.before, None))
-            if self._lent(after, None) > most:
+        if any(self.kept(queue, None) is not None for queue in facts.snapshot.queues):
+            most = max(facts.G * facts.U, self.lent(self.before, None))
+            if self.lent(after, None) > most:
                 return False
         for model in {model for q in facts.snapshot.queues for model in q.guarantee.by_model}:
-            if any(self._reserve(queue, model) is not None for queue in facts.snapshot.queues):
+            if any(self.kept(queue, model) is not None for queue in facts.snapshot.queues):
                 here = facts.gpus_by_model.get(model, 0) * facts.U
-                if self._lent(after, model) > max(here, self._lent(self.before, model)):
+                if self.lent(after, model) > max(here, self.lent(self.before, model)):
                     return False
         return True
 
-    def _reserve(self, queue: Queue, model: str | None) -> int | None:
+    def kept(self, queue: Queue, model: str | None) -> int | None:
         """r_q; None where the guarantee and the lending limit don't both have a value."""
         if queue.lending_limit is None:
             return None
@@ -123,7 +123,7 @@ class Limits:
             return max(0, kept) * self.facts.U
         return None
 
-    def _lent(self, models: Models, on: str | None) -> int:
+    def lent(self, models: Models, on: str | None) -> int:
         """The sum of `use` over roots."""
         roots = [queue for queue in self.facts.snapshot.queues if queue.parent is None]
         return sum(self._use(queue, models, on) for queue in roots)
@@ -138,7 +138,7 @@ class Limits:
                 for name, model in models.items()
                 if self.facts.job[name].queue == queue.name and on in (None, model)
             )
-        return max(self._reserve(queue, on) or 0, used)
+        return max(self.kept(queue, on) or 0, used)
 
     # strict_fifo
 
