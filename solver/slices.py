@@ -6,7 +6,7 @@ reckon with values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trencadis.models import MigInstance, Request, Share, Snapshot
@@ -25,6 +25,7 @@ from trencadis.solver.pieces import (
     most_shares,
     share_places,
 )
+from trencadis.solver.together import Counts, best, most_sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +42,7 @@ class Cutter(Measure):
     _moves: dict[
         tuple[str, int, tuple[int, ...], str], tuple[tuple[int, int, int, tuple[int, ...]], ...]
     ] = field(default_factory=dict)
-    _alone: dict[tuple[Blank, tuple[Cut, ...], int, tuple[Piece, ...]], bool] = field(
-        default_factory=dict
-    )
+    _counts: dict[tuple[Cut, tuple[Piece, ...]], tuple[Counts, ...]] = field(default_factory=dict)
 
     def pieces(self, request: Request, model: str) -> tuple[Piece, ...] | None:
         """What one task asks for on GPUs of a model, largest first; None if it can't run there.
@@ -236,39 +235,32 @@ class Cutter(Measure):
         number = bound or 0
         if len(kinds) < 2:
             return number
-        # Pieces of several kinds compete: look for the most that fit together.
-        while number and not self.fits_all(mine, blank, idle, pieces * number):
-            number -= 1
-        return number
+        # Pieces of several kinds compete.
+        order = tuple(sorted(kinds))
+        gpus = [self.best_counts(cut, order) for cut in mine]
+        empty = self.opened(blank, order[0]) if blank is not None and idle else None
+        if empty is not None:
+            gpus += [self.best_counts(empty, order)] * idle
+        return most_sets(gpus, tuple(pieces.count(piece) for piece in order), number)
 
-    def fits_all(
-        self, cuts: Iterable[Cut], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
-    ) -> bool:
-        """Whether all pieces fit at once."""
-        key = (blank or Blank("", False, 0, 0), tuple(sorted(cuts)), idle, tuple(sorted(pieces)))
-        if key not in self._alone:
-            self._alone[key] = self._fits_all(key[1], blank, idle, key[3])
-        return self._alone[key]
-
-    def _fits_all(
-        self, cuts: tuple[Cut, ...], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
-    ) -> bool:
-        if not pieces:
-            return True
-        first, rest = pieces[0], pieces[1:]
-        for cut in dict.fromkeys(cuts):
-            others = list(cuts)
-            others.remove(cut)
-            for _, after in self.places(cut, first):
-                if self.fits_all((*others, after), blank, idle, rest):
-                    return True
-        empty = self.opened(blank, first) if blank is not None and idle else None
-        if empty is None:
-            return False
-        return any(
-            self.fits_all((*cuts, after), blank, idle - 1, rest)
-            for _, after in self.places(empty, first)
-        )
+    def best_counts(self, cut: Cut, kinds: tuple[Piece, ...]) -> tuple[Counts, ...]:
+        """Pieces of each kind that the GPU holds at once: the counts that no other exceeds."""
+        if isinstance(cut, MigCut) and not cut.fixed:
+            cut = cut._replace(idle=(), cost=0)
+        key = (cut, kinds)
+        if key not in self._counts:
+            self._counts[key] = best(
+                [
+                    (0,) * len(kinds),
+                    *(
+                        (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+                        for i, kind in enumerate(kinds)
+                        for _, after in self.places(cut, kind)
+                        for counts in self.best_counts(after, kinds)
+                    ),
+                ]
+            )
+        return self._counts[key]
 
 
 def cutter(snapshot: Snapshot) -> Cutter:
