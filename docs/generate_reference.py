@@ -20,6 +20,7 @@ from trencadis.models import Delta, Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
 from trencadis.models.explanation import Report
 from trencadis.models.health import Health
+from trencadis.models.mig import MigTables
 from trencadis.whatif.prices import PriceList
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
@@ -30,6 +31,7 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Health, "what `doctor` writes"),
     (Delta, "what `Session.update` takes"),
     (SlurmConfig, "the configuration of `trencadis slurm`"),
+    (MigTables, "a file of `--mig-tables`"),
     (PriceList, "the price list of `replay --prices`"),
 )
 INTERNAL = frozenset({"BuiltIn", "Questions"})

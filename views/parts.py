@@ -95,7 +95,9 @@ def part_facts(snapshot: Snapshot) -> dict[str, tuple[PartFacts, ...]]:
                 tenants[task.node].append((jobs[hold.job], task))
     found: dict[str, tuple[PartFacts, ...]] = {}
     for node in snapshot.nodes:
-        parts = [*_mig(node, tables, tenants[node.name]), *_shared(node, tenants[node.name])]
+        parts: list[PartFacts] = []
+        parts += _mig(node, tables, tenants[node.name])
+        parts += _shared(node, tenants[node.name])
         if parts:
             found[node.name] = tuple(sorted(parts, key=lambda part: part.gpu))
     return found
@@ -107,8 +109,8 @@ def _mig(
     models = node.healthy_gpus()
     owners: defaultdict[int, dict[Instance, str]] = defaultdict(dict)
     for job, task in tenants:
-        for gpu, entry in zip(task.gpus or (), task.mig, strict=False):
-            owners[gpu][entry.profile, entry.start] = job.name
+        for gpu, instance in zip(task.gpus or (), task.mig, strict=False):
+            owners[gpu][instance.profile, instance.start] = job.name
     found = []
     for entry in node.mig:
         model = models.get(entry.gpu)
