@@ -67,6 +67,9 @@ class Classifier:
         # A whole node for a job without GPUs: its patterns count CPUs, so those stay exact.
         self.raw = any(need.exclusive and not need.on_gpus for need in everything)
         self._sums: dict[int, list[list[int] | None]] = {}
+        self._slots: dict[
+            tuple[BinType, bool], tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]
+        ] = {}
 
     def bin_type(self, state: NodeState, column: int) -> BinType:
         """The node's type."""
@@ -170,6 +173,14 @@ class Classifier:
 
         `whole`: of whole GPUs only; slices and shares go elsewhere.
         """
+        key = (bin_type, whole)
+        if key not in self._slots:
+            self._slots[key] = self._find_slots(bin_type, whole=whole)
+        return self._slots[key]
+
+    def _find_slots(
+        self, bin_type: BinType, *, whole: bool
+    ) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
         located_slot_of: dict[int, int] = {}

@@ -20,6 +20,8 @@ class Knife:
         self.policy = snapshot.policy.mig
         self._most: dict[tuple[str, frozenset[Instance], str], int] = {}
         self._tasks: dict[tuple[object, ...], int] = {}
+        self._keys: dict[tuple[object, ...], int] = {}
+        self._second: dict[int, tuple[Second, int]] = {}
         self._numbers: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
 
     def wanted(self, ask: Ask, model: str) -> tuple[str, ...] | None:
@@ -66,10 +68,19 @@ class Knife:
 
     def tasks(self, second: Second, idle: int, ask: Ask, model: str) -> int:
         """How many tasks the second stage takes, with so many idle GPUs of the model besides."""
-        key = (second.key(), idle, ask, model)
+        key = (self._number_of(second), idle, ask, model)
         if key not in self._tasks:
             self._tasks[key] = self._count(second, idle, ask, model)
         return self._tasks[key]
+
+    def _number_of(self, second: Second) -> int:
+        """A number that stands for the key: keys are long, and hashed anew each time."""
+        known = self._second.get(id(second))
+        if known is None:
+            number = self._keys.setdefault(second.key(), len(self._keys))
+            # Kept, so that its id stays its own.
+            known = self._second[id(second)] = (second, number)
+        return known[1]
 
     def _count(self, second: Second, idle: int, ask: Ask, model: str) -> int:
         mine = [gpu for gpu in second.gpus.values() if gpu.model == model]
