@@ -59,6 +59,14 @@ def fits(need: Need, state: NodeState, column: int) -> int:
     return most
 
 
+def fits_on_part(need: Need, state: NodeState, column: int) -> int:
+    """How many of a need of slices or shares the GPUs in parts can take, CPU and memory aside."""
+    if not need.columns >> column & 1:
+        return 0
+    most = state.cutter.most_on(state.cuts, None, 0, need.model or "", need.pieces)
+    return min(most, need.cap) if need.cap else most
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """Nodes in groups of equals, to ask quickly how many of a need fit where."""

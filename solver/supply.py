@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from trencadis.solver.admission import Admission
+from trencadis.solver.bin_classes import BinClass, Kind, Supply
 from trencadis.solver.bin_types import Classifier
 from trencadis.solver.capacity import Capacity, NodeState
 from trencadis.solver.demand import Demand
@@ -33,54 +33,6 @@ from trencadis.solver.shapes import Need
 
 MOST_TOGETHER = 150
 """Patterns of GPUs in parts up to which these are counted together with their node."""
-
-
-@dataclass(frozen=True, slots=True)
-class BinClass:
-    """Interchangeable nodes."""
-
-    type: BinType
-    nodes: tuple[NodeState, ...]
-    slots: tuple[Slot, ...]
-    slot_of: Mapping[int, int]
-    """Free slot by index of a need that this class can hold."""
-    located_slot_of: Mapping[int, int]
-    """Slot by index of a located need."""
-    patterns: tuple[Pattern, ...] | None
-    """The empty one first; None: too many, the class is pooled."""
-    cells: Mapping[Domain, tuple[NodeState, ...]]
-    """The nodes by domain, where tasks must be counted by domain; else empty."""
-    family: int
-    """Classes of one family map needs to slots alike."""
-    pool: int
-    """The family on whose CPU and memory this one draws: its own, unless its bins are parts."""
-    feed: tuple[int, int] | None = None
-    """(class, slot) that opens whole GPUs for these bins; None: they are there from the start."""
-    opened: bool = False
-    """Its nodes' GPUs in parts are bins of their own."""
-
-    @property
-    def part(self) -> bool:
-        """Whether its bins are single GPUs of nodes."""
-        return self.pool != self.family
-
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """The supply of a round, in classes."""
-
-    needs: tuple[Need, ...]
-    """Needs that may go anywhere."""
-    located: tuple[Need, ...]
-    """Needs that are counted by domain."""
-    fillers: frozenset[int]
-    """Indices of needs without GPUs that share nodes: kept out of patterns."""
-    located_fillers: frozenset[int]
-    classes: tuple[BinClass, ...]
-    grain: int
-    """Depth of the domains by which located needs are counted."""
-    flows: Mapping[tuple[int, int], tuple[tuple[int, int], ...]]
-    """(family, need) -> the (class, slot) pairs that can hold it."""
 
 
 def supply(
@@ -162,9 +114,37 @@ class _Maker:
         self._class(bin_type, alone, states)
 
     def add_parts(self) -> None:
-        """The classes of GPUs in parts, those of all nodes taken apart together."""
+        """The classes of GPUs in parts, those of all nodes taken apart together.
+
+        What differs may still be filled in the same ways, each at the same change of F: such GPUs
+        are one class.
+        """
+        alike: defaultdict[
+            tuple[str, int, tuple[object, ...]], list[tuple[Kind, list[NodeState]]]
+        ] = defaultdict(list)
         for (part, alone, pool), members in self._parts.items():
-            self._class(part, alone, members, pool=pool)
+            slots, *slots_of = self.classifier.slots(part)
+            patterns = self._list(part, slots, slots_of[0], slots_of[1])
+            ways: tuple[object, ...] = (part,)
+            if patterns is not None:
+                of = tuple(tuple(table.items()) for table in slots_of)
+                family = self.classifier.family_key(part)
+                ways = (family, slots, of, self._effects(patterns))
+            alike[(alone, pool, ways)].append((Kind(part, patterns or (), len(members)), members))
+        for key, group in alike.items():
+            kinds = tuple(kind for kind, _ in group)
+            states = [state for _, members in group for state in members]
+            several = kinds if len(kinds) > 1 else ()
+            self._class(kinds[0].type, key[0], states, pool=key[1], kinds=several)
+
+    def _effects(self, patterns: Sequence[Pattern]) -> tuple[tuple[object, ...], ...]:
+        """What patterns do, F as the change from the empty one."""
+        scale = int if self.profile.weight_milli is None else self.profile.weighted
+        empty = scale(patterns[0].fragmentation)
+        return tuple(
+            (p.counts, p.used, p.reserve, p.costs, scale(p.fragmentation) - empty)
+            for p in patterns
+        )
 
     def _many(self, bin_type: BinType) -> bool:
         """Whether the GPUs in parts alone make more patterns than a class should have."""
@@ -236,6 +216,7 @@ class _Maker:
         whole: bool = False,
         pool: int | None = None,
         feed: tuple[int, int] | None = None,
+        kinds: tuple[Kind, ...] = (),
     ) -> None:
         slots, slot_of, located_slot_of = self.classifier.slots(bin_type, whole=whole)
         slots = (*slots, *hands)
@@ -260,6 +241,7 @@ class _Maker:
                 pool=family if pool is None else pool,
                 feed=feed,
                 opened=whole or pool is not None,
+                kinds=kinds,
             )
         )
 
