@@ -195,14 +195,18 @@ class Cutter(Measure):
         """The most of a piece that fit there."""
         if isinstance(cut, ShareCut):
             return most_shares(cut, piece)
-        if not cut.fixed:
-            # What stands idle is in nobody's way.
-            cut = cut._replace(idle=(), cost=0)
         key = (cut, piece)
-        if key not in self._most:
-            ways = self.places(cut, piece)
-            self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
-        return self._most[key]
+        found = self._most.get(key)
+        if found is None:
+            # What stands idle is in nobody's way, unless the layout is fixed.
+            plain = cut if cut.fixed else cut._replace(idle=(), cost=0)
+            if plain == cut:
+                ways = self.places(cut, piece)
+                found = max((1 + self.most(after, piece) for _, after in ways), default=0)
+            else:
+                found = self.most(plain, piece)
+            self._most[key] = found
+        return found
 
     def usable_units(self, cut: Cut, piece: Piece) -> int:
         """Idle units of the GPU that tasks of such pieces can use: whole instances of it; of a
@@ -213,6 +217,15 @@ class Cutter(Measure):
         if isinstance(cut, ShareCut):
             return self.idle_units(cut)
         return number * self.piece_units(cut.model, piece)
+
+    def holds(
+        self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,
+        pieces: tuple[Piece, ...],
+    ) -> bool:
+        """Whether a node can take these pieces; as for `most_on`."""
+        if len(pieces) == 1 and any(cut.model == model and self.most(cut, *pieces) for cut in cuts):
+            return True
+        return self.most_on(cuts, blank, idle, model, pieces) > 0
 
     def most_on(
         self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,

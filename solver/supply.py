@@ -22,6 +22,7 @@ from trencadis.solver.opened import (
     parts_of,
     whole_of,
 )
+from trencadis.solver.patterns.single import Single, is_single
 from trencadis.solver.patterns.whole import (
     BinType,
     Pattern,
@@ -98,6 +99,7 @@ class _Maker:
         self.flows: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self._families: dict[tuple[object, ...], int] = {}
         self._patterns: dict[tuple[BinType, bool], tuple[Pattern, ...] | None] = {}
+        self._singles: dict[tuple[tuple[Slot, ...], tuple[int, ...]], Single] = {}
         self._sizes: dict[BinType, int] = {}
         self._parts: defaultdict[tuple[BinType, str, int], list[NodeState]] = defaultdict(list)
         """GPUs in parts by type, by name of a node that is alone, and by pool."""
@@ -198,13 +200,22 @@ class _Maker:
         fillers = bool(self.classifier.fillers or self.classifier.located_fillers)
         found: tuple[Pattern, ...] | None
         try:
-            found = tuple(
-                enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
-            )
+            if is_single(bin_type, slots):
+                found = tuple(self._single(slots, most).patterns(bin_type, self.limit))
+            else:
+                found = tuple(
+                    enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
+                )
         except TooManyPatternsError:
             found = None
         self._patterns[key] = found
         return found
+
+    def _single(self, slots: Sequence[Slot], most: Sequence[int]) -> Single:
+        key = (tuple(slots), tuple(most))
+        if key not in self._singles:
+            self._singles[key] = Single(key[0], key[1], self.profile)
+        return self._singles[key]
 
     def _class(
         self,

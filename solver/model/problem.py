@@ -32,7 +32,7 @@ class Thresholds:
     """Rebuilds with classes split, where counts could not be placed."""
     whole: int = 3_000
     """Programs of at most so many columns are searched whole; larger ones around a guide."""
-    parts: int = 20_000
+    parts: int = 30_000
     """Of programs with more columns only the whole part of the guide is settled at a time."""
 
 

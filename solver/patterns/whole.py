@@ -60,7 +60,7 @@ def enumerate_patterns(
         if not fillers or profile.off or exclusive:
             levels = [((0,) * len(bin_type.free), best.value)]
         else:
-            levels = _levels(bin_type, profile, price, best)
+            levels = _levels(bin_type, price, best)
         patterns.extend(
             Pattern(counts, used, reserve, costs, value, best.left.cuts)
             for reserve, value in levels
@@ -89,6 +89,10 @@ class _Price:
 
     def __init__(self, bin_type: BinType, profile: Profile) -> None:
         self.bin_type, self.profile = bin_type, profile
+        self.needs = tuple(
+            dict.fromkeys(entry.need for entry in profile.entries if entry.on_gpus)
+        )
+        """CPU, memory and resources beside GPUs, of each kind of task."""
         self._blanks = {blank.model: blank for blank in bin_type.blanks}
         # Many states differ in their GPUs in parts alone.
         self._whole: dict[
@@ -122,20 +126,17 @@ def _links_left(bin_type: BinType, state: State) -> int:
 
 
 def _levels(
-    bin_type: BinType, profile: Profile, price: _Price, best: _Best
+    bin_type: BinType, price: _Price, best: _Best
 ) -> list[tuple[tuple[int, ...], int]]:
     """Pairs (reserve, F): the least that must stay free for F to be so low, none dominated."""
     dims = len(bin_type.free)
     corners: set[tuple[int, ...]] = {(0,) * dims}
     if any(_counts(bin_type, best.left).values()):
-        for entry in profile.entries:
-            if entry.on_gpus and all(
-                have is None or need <= have
-                for need, have in zip(entry.need, best.free, strict=True)
+        for need in price.needs:
+            if all(
+                have is None or want <= have for want, have in zip(need, best.free, strict=True)
             ):
-                corners |= {
-                    tuple(map(max, corner, entry.need)) for corner in corners
-                }
+                corners |= {tuple(map(max, corner, need)) for corner in corners}
     levels: list[tuple[tuple[int, ...], int]] = []
     for corner in sorted(corners, key=lambda c: (sum(c), c)):
         value = price.of(best.left, corner)
