@@ -16,13 +16,13 @@ from trencadis.solver.measure import Measure
 from trencadis.solver.pieces import (
     MIG,
     SHARE,
-    UNLIMITED,
     Blank,
     Cut,
     MigCut,
     Piece,
     ShareCut,
     most_shares,
+    plain_share,
     share_places,
 )
 from trencadis.solver.together import Counts, best, most_sets
@@ -67,11 +67,11 @@ class Cutter(Measure):
         )
         return tuple(Piece(profile.name) for profile in named)
 
-    def empty_mig(self, model: str, *, fixed: bool = False, turned_on: bool = False) -> MigCut:
+    def empty_mig(self, model: str, *, turned_on: bool = False) -> MigCut:
         """A GPU in MIG mode without instances."""
         count = len(self.tables[model].profiles)
         cost = self.mode_seconds + self.reconfigure_seconds if turned_on else 0
-        return MigCut(MIG, model, fixed, 0, (0,) * count, (), cost)
+        return MigCut(MIG, model, False, 0, (0,) * count, (), cost)
 
     def mig_cut(
         self,
@@ -82,30 +82,24 @@ class Cutter(Measure):
         fixed: bool,
     ) -> MigCut | None:
         """A GPU with these instances; None where the table doesn't allow them."""
-        cut: Cut = self.empty_mig(model)
-        for instance in (*pinned, *idle):
-            step = dict(self._mig_places(cut, instance.profile)).get(instance.start)
-            if step is None:
+        mask, counts = 0, (0,) * len(self.tables[model].profiles)
+        used = mask, counts
+        for number, instance in enumerate((*pinned, *idle), start=1):
+            for start, _, after, more in self._moves_of(model, mask, counts, instance.profile):
+                if start == instance.start:
+                    mask, counts = after, more
+                    break
+            else:
                 return None
-            cut = step
-        cut = self.empty_mig(model)
-        for instance in pinned:
-            cut = dict(self._mig_places(cut, instance.profile))[instance.start]
+            if number == len(pinned):
+                used = mask, counts
         index = {profile.name: i for i, profile in enumerate(self.tables[model].profiles)}
         places = sorted((instance.start, index[instance.profile]) for instance in idle)
-        return cut._replace(fixed=fixed, idle=tuple(places), cost=0)
+        return MigCut(MIG, model, fixed, *used, tuple(places), 0)
 
     def plain_share(self, cut: ShareCut) -> ShareCut:
         """The same without what can't bind: slots and memory beyond what the milli-GPU can hold."""
-        if not self.shares:
-            return cut
-        slots = min(cut.slots, cut.milli // min(share.gpu_milli for share in self.shares))
-        # No shares that fit the milli-GPU take more memory than the hungriest per milli-GPU would.
-        fits = all(
-            cut.milli * share.memory_mib <= cut.memory * share.gpu_milli for share in self.shares
-        )
-        memory = UNLIMITED if cut.memory != UNLIMITED and fits else cut.memory
-        return cut._replace(slots=slots, memory=memory)
+        return plain_share(cut, self.shares)
 
     def plain_counts(self, model: str, mask: int, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Counts that stand for all that leave as much, where no limit on numbers can bind."""
