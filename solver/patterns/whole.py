@@ -89,10 +89,16 @@ class _Price:
 
     def __init__(self, bin_type: BinType, profile: Profile) -> None:
         self.bin_type, self.profile = bin_type, profile
+        counts = bin_type.counts()
         self.needs = tuple(
-            dict.fromkeys(entry.need for entry in profile.entries if entry.on_gpus)
+            dict.fromkeys(
+                entry.need
+                for entry in profile.entries
+                if entry.on_gpus
+                and (bin_type.blanks or any(0 < entry.gpus <= n for n in counts.values()))
+            )
         )
-        """CPU, memory and resources beside GPUs, of each kind of task."""
+        """CPU, memory and resources of the kinds of task that could use idle GPUs here."""
         self._blanks = {blank.model: blank for blank in bin_type.blanks}
         # Many states differ in their GPUs in parts alone.
         self._whole: dict[

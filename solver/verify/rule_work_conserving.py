@@ -38,6 +38,9 @@ class _Idle:
         models = [m for m in self.fits.models(shape) if self._room([job], [m])]
         if not models or not self.weighted:
             return bool(models)
+        if not shape.ask.whole:
+            # Whether a slice is worth its place depends on the start; the best one isn't looked for.
+            return False
         return self._found([(job, shape)], [models])
 
     def could_start_together(self, jobs: Sequence[Job]) -> bool:
@@ -50,6 +53,8 @@ class _Idle:
         ):
             return False
         members = [(job, self.shapes.of_job(job)) for job in jobs]
+        if self.weighted and not all(shape.ask.whole for _, shape in members):
+            return False
         # Large tasks first: they find a place less easily.
         members.sort(key=lambda m: (m[1].ask.gpus, m[1].ask.units, m[1].tasks), reverse=True)
         models = [
