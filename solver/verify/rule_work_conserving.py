@@ -39,7 +39,7 @@ class _Idle:
         if not models or not self.weighted:
             return bool(models)
         if not shape.ask.whole:
-            # Whether a slice is worth its place depends on the start; the best one isn't looked for.
+            # Whether a slice is worth its place depends on its start; none is looked for here.
             return False
         return self._found([(job, shape)], [models])
 
