@@ -61,6 +61,7 @@ def solve(
     output: opt.PlanOut = None,
     repro: opt.Repro = None,
     policy: opt.PolicyFile = None,
+    mig_tables: opt.MigTables = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,
     workers: opt.Workers = 8,
@@ -80,7 +81,7 @@ def solve(
     if (snapshot is None) == (repro is None):
         raise typer.BadParameter("give a SNAPSHOT, or --repro FILE")
     if snapshot is not None:
-        snap = Session(context).snapshot(snapshot, policy)
+        snap = Session(context, mig_tables).snapshot(snapshot, policy)
     from trencadis.solver.round import Options
     from trencadis.solver.round import solve as solve_round
 
@@ -109,7 +110,11 @@ def solve(
 
 @app.command()
 def verify(
-    context: typer.Context, snapshot: opt.SnapshotArg, plan: opt.PlanArg, json: opt.Json = False
+    context: typer.Context,
+    snapshot: opt.SnapshotArg,
+    plan: opt.PlanArg,
+    mig_tables: opt.MigTables = None,
+    json: opt.Json = False,
 ) -> None:
     """Check a plan without the solver."""
     from trencadis.views import io
@@ -117,7 +122,7 @@ def verify(
     from trencadis.views.session import Session, dumps
     from trencadis.views.verdict import verdict_record, verdict_view
 
-    snap, decided = Session(context).both(snapshot, plan)
+    snap, decided = Session(context, mig_tables).both(snapshot, plan)
     from trencadis.solver.verify import verify as verify_plan
 
     verdict = verify_plan(snap, decided)
@@ -135,6 +140,7 @@ def apply(
     snapshot: opt.SnapshotArg,
     plan: opt.PlanArg,
     output: opt.SnapshotOut = "-",
+    mig_tables: opt.MigTables = None,
     json: opt.AlwaysJson = False,
 ) -> None:
     """Print the snapshot after a plan's actions."""
@@ -144,7 +150,7 @@ def apply(
     from trencadis.views.session import Session, deliver
 
     io.writable(output)
-    snap, decided = Session(context).both(snapshot, plan)
+    snap, decided = Session(context, mig_tables).both(snapshot, plan)
     with io.source_named(plan):
         try:
             following = apply_plan(snap, decided)
@@ -154,12 +160,17 @@ def apply(
 
 
 @app.command()
-def show(context: typer.Context, snapshot: opt.SnapshotArg, json: opt.Json = False) -> None:
-    """Draw the cluster: GPUs, what is free, queues."""
+def show(
+    context: typer.Context,
+    snapshot: opt.SnapshotArg,
+    mig_tables: opt.MigTables = None,
+    json: opt.Json = False,
+) -> None:
+    """Draw the cluster: GPUs with their slices and shares, what is free, queues."""
     from trencadis.views import io
     from trencadis.views.session import Session, dumps
 
-    snap = Session(context).snapshot(snapshot)
+    snap = Session(context, mig_tables).snapshot(snapshot)
     from trencadis.views.cluster import cluster_facts, cluster_record
     from trencadis.views.drawing import cluster_view
     from trencadis.views.queues import queue_records

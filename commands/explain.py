@@ -63,6 +63,7 @@ def explain(
     plan: PlanFile = None,
     viewer: Viewer = None,
     remedies: Remedies = None,
+    mig_tables: opt.MigTables = None,
     time_limit: RoundLimit = QUICK_S,
     json: opt.Json = False,
 ) -> None:
@@ -74,7 +75,7 @@ def explain(
     from trencadis.views.explanation import report_view
     from trencadis.views.session import Session
 
-    session, quiet = Session(context), viewer is not None
+    session, quiet = Session(context, mig_tables), viewer is not None
     if plan is None:
         snap = session.snapshot(snapshot, quiet=quiet)
     else:
@@ -107,13 +108,18 @@ def explain(
         io.show(*report_view(report))
 
 
-def doctor(context: typer.Context, snapshot: opt.SnapshotArg, json: opt.Json = False) -> None:
+def doctor(
+    context: typer.Context,
+    snapshot: opt.SnapshotArg,
+    mig_tables: opt.MigTables = None,
+    json: opt.Json = False,
+) -> None:
     """Tell how the cluster is: full or in pieces, who is owed what, what can never run."""
     from trencadis.views import io
     from trencadis.views.health import health_view
     from trencadis.views.session import Session
 
-    snap = Session(context).snapshot(snapshot)
+    snap = Session(context, mig_tables).snapshot(snapshot)
     from trencadis.solver.explain.doctor import doctor as examine
 
     health = examine(snap)

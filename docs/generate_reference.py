@@ -21,6 +21,7 @@ from trencadis.models import Delta, Plan, Snapshot
 from trencadis.models.base import MAX_COUNT, Record
 from trencadis.models.explanation import Report
 from trencadis.models.health import Health
+from trencadis.models.mig import MigTables
 from trencadis.whatif.prices import PriceList
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
@@ -32,6 +33,7 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (Delta, "what `Session.update` takes"),
     (SlurmConfig, "the configuration of `trencadis slurm`"),
     (KubernetesConfig, "the configuration of `trencadis kubernetes`"),
+    (MigTables, "a file of `--mig-tables`"),
     (PriceList, "the price list of `replay --prices`"),
 )
 INTERNAL = frozenset({"BuiltIn", "Questions"})

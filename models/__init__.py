@@ -27,7 +27,7 @@ from trencadis.models.jobs import (
     Toleration,
     Topology,
 )
-from trencadis.models.load import load_plan, load_policy, load_snapshot
+from trencadis.models.load import load_mig_tables, load_plan, load_policy, load_snapshot
 from trencadis.models.plan import (
     Metrics,
     Pending,
@@ -84,6 +84,7 @@ __all__ = [
     "Topology",
     "apply",
     "change",
+    "load_mig_tables",
     "load_plan",
     "load_policy",
     "load_snapshot",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trencadis.models.cluster import MigGpu, Node
+from trencadis.models.instances import Held, held_instances
 from trencadis.models.jobs import Hold, Job
 from trencadis.models.plan import Plan, Preempt, Reconfigure, Resize
 from trencadis.models.policy import BudgetUse
@@ -50,7 +51,7 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
         raise PlanMismatchError(f"the plan starts, stops or resizes unknown jobs: {unknown}")
     nodes = snapshot.nodes
     if plan.reconfigures:
-        nodes = _with_layouts(nodes, plan.reconfigures)
+        nodes = _with_layouts(nodes, plan.reconfigures, held_instances(snapshot))
     return snapshot.model_copy(
         update={
             "nodes": nodes,
@@ -97,7 +98,9 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
     )
 
 
-def _with_layouts(nodes: tuple[Node, ...], changes: tuple[Reconfigure, ...]) -> tuple[Node, ...]:
+def _with_layouts(
+    nodes: tuple[Node, ...], changes: tuple[Reconfigure, ...], held: Held
+) -> tuple[Node, ...]:
     """The nodes with new MIG layouts."""
     wanted: dict[str, dict[int, Reconfigure]] = {}
     for change in changes:
@@ -114,7 +117,8 @@ def _with_layouts(nodes: tuple[Node, ...], changes: tuple[Reconfigure, ...]) -> 
             if change_ is None:
                 mig.append(entry)
                 continue
-            if set(change_.before) != set(entry.instances) or change_.turn_on:
+            present = {*entry.instances, *held.get((node.name, entry.gpu), ())}
+            if set(change_.before) != present or change_.turn_on:
                 raise PlanMismatchError(
                     f"the plan changes GPU {entry.gpu} of node {node.name} from another MIG layout"
                 )

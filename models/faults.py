@@ -74,7 +74,7 @@ def shown(value: object) -> str:
 
 def from_pydantic(error: ValidationError) -> list[Fault]:
     """Pydantic's findings as faults, a line each."""
-    faults = []
+    faults: list[Fault] = []
     for entry in error.errors(include_url=False, include_context=False):
         kind = entry["type"]
         message = entry["msg"].removeprefix("Value error, ")
@@ -91,7 +91,9 @@ def from_pydantic(error: ValidationError) -> list[Fault]:
             message = f"a name has no white space or control characters (got {shown(value)})"
         elif isinstance(value, str | int | float) and not kind.startswith("json"):
             message += f" (got {_number_or_text(value)})"
-        faults.append(Fault(json_path(location), " ".join(message.split())))
+        # A record of this project that finds several things wrong says so in as many lines.
+        lines = message.split("\n") if kind == "value_error" else [message]
+        faults.extend(Fault(json_path(location), " ".join(line.split())) for line in lines)
     return faults
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from trencadis.models.base import Record
 from trencadis.models.check import check
 from trencadis.models.collector import paused_collector
 from trencadis.models.faults import Fault, InvalidInputError, from_pydantic, json_path
+from trencadis.models.mig import MigTable, MigTables
 from trencadis.models.plan import Plan
 from trencadis.models.policy import Policy
 from trencadis.models.snapshot import Snapshot
@@ -38,22 +40,43 @@ def parse(kind: type[R], text: str | bytes) -> R:
     return record
 
 
-def load_snapshot(text: str | bytes, policy: Policy | None = None) -> tuple[Snapshot, list[Fault]]:
+def load_snapshot(
+    text: str | bytes,
+    policy: Policy | None = None,
+    mig_tables: Mapping[str, MigTable] | None = None,
+) -> tuple[Snapshot, list[Fault]]:
     """The snapshot, under `policy` if one is given, and what is odd but usable in it.
 
-    Raises InvalidInputError.
+    `mig_tables` replace the policy's of the same GPU models. Raises InvalidInputError.
     """
     snapshot = parse(Snapshot, text)
-    if policy is not None:
-        snapshot = snapshot.model_copy(update={"policy": policy})
+    if policy is not None or mig_tables:
+        rules = with_mig_tables(policy or snapshot.policy, mig_tables or {})
+        snapshot = snapshot.model_copy(update={"policy": rules})
     with paused_collector(len(text) > LARGE):
         return snapshot, check(snapshot)
 
 
 def load_policy(text: str | bytes, *, toml: bool = False) -> Policy:
     """A policy, from JSON or TOML. Raises InvalidInputError."""
-    if not toml:
-        return parse(Policy, text)
+    return _from_toml(Policy, text) if toml else parse(Policy, text)
+
+
+def load_mig_tables(text: str | bytes, *, toml: bool = False) -> Mapping[str, MigTable]:
+    """MIG geometry by GPU model, from JSON or TOML. Raises InvalidInputError."""
+    read = _from_toml(MigTables, text) if toml else parse(MigTables, text)
+    return read.tables
+
+
+def with_mig_tables(policy: Policy, tables: Mapping[str, MigTable]) -> Policy:
+    """The policy with these tables; those of other GPU models stay."""
+    mig = policy.mig.model_copy(
+        update={"tables": dict(sorted({**policy.mig.tables, **tables}.items()))}
+    )
+    return policy.model_copy(update={"mig": mig})
+
+
+def _from_toml(kind: type[R], text: str | bytes) -> R:
     try:
         fields = tomllib.loads(decode(text))
     except (tomllib.TOMLDecodeError, ValueError) as error:
@@ -61,7 +84,7 @@ def load_policy(text: str | bytes, *, toml: bool = False) -> Policy:
     except RecursionError:
         raise InvalidInputError([Fault("$", "Invalid TOML: nested too deeply")]) from None
     try:
-        return Policy.model_validate(fields)
+        return kind.model_validate(fields)
     except ValidationError as error:
         raise InvalidInputError(from_pydantic(error)) from None
 

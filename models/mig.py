@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -62,21 +62,35 @@ class MigTable(Record):
 
     @model_validator(mode="after")
     def _fits(self) -> MigTable:
+        faults = list(self._faults())
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        """What contradicts itself, a line each."""
         names = [profile.name for profile in self.profiles]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"profiles given twice: {', '.join(twice)}")
+            yield f"profiles given twice: {', '.join(twice)}"
         for profile in self.profiles:
-            if max(profile.starts) + profile.memory_slices > self.memory_slices:
-                raise ValueError(
-                    f"profile {profile.name} at start {max(profile.starts)} reaches beyond the "
+            last = max(profile.starts)
+            if last + profile.memory_slices > self.memory_slices:
+                yield (
+                    f"profile {profile.name} at start {last} reaches beyond the "
                     f"{self.memory_slices} memory slices"
                 )
             if profile.compute_slices > self.compute_slices:
-                raise ValueError(
-                    f"profile {profile.name} has more than the {self.compute_slices} compute slices"
-                )
-        return self
+                most = self.compute_slices
+                yield f"profile {profile.name} has more than the {most} compute slices"
+            if len(set(profile.starts)) < len(profile.starts):
+                yield f"profile {profile.name} has a start twice"
+            for engine, amount in profile.engines.items():
+                if amount > self.engines.get(engine, amount):
+                    yield (
+                        f"profile {profile.name} takes {amount} {engine} engines; "
+                        f"the GPU has {self.engines[engine]}"
+                    )
 
     def profile(self, name: str) -> MigProfile | None:
         """The profile of that name."""
@@ -99,6 +113,13 @@ class MigTable(Record):
             key=lambda entry: (entry.compute_slices, entry.memory_slices, entry.name),
             default=None,
         )
+
+
+class MigTables(Record):
+    """A file of tables, which outrank those of the policy and the built-in ones."""
+
+    tables: ByName[MigTable]
+    """By GPU model, as nodes name it."""
 
 
 class BuiltIn(Record):

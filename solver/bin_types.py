@@ -10,6 +10,7 @@ from trencadis.solver.capacity import Capacity, NodeState
 from trencadis.solver.fragmentation import Profile
 from trencadis.solver.gpus import LinkGraph, can_link, link_graph
 from trencadis.solver.patterns.whole import BinType, Slot
+from trencadis.solver.pieces import Piece
 from trencadis.solver.shapes import Need
 from trencadis.solver.slices import Cutter
 
@@ -67,6 +68,9 @@ class Classifier:
         # A whole node for a job without GPUs: its patterns count CPUs, so those stay exact.
         self.raw = any(need.exclusive and not need.on_gpus for need in everything)
         self._sums: dict[int, list[list[int] | None]] = {}
+        self._slots: dict[
+            tuple[BinType, bool], tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]
+        ] = {}
 
     def bin_type(self, state: NodeState, column: int) -> BinType:
         """The node's type."""
@@ -170,19 +174,28 @@ class Classifier:
 
         `whole`: of whole GPUs only; slices and shares go elsewhere.
         """
+        key = (bin_type, whole)
+        if key not in self._slots:
+            self._slots[key] = self._find_slots(bin_type, whole=whole)
+        return self._slots[key]
+
+    def _find_slots(
+        self, bin_type: BinType, *, whole: bool
+    ) -> tuple[tuple[Slot, ...], dict[int, int], dict[int, int]]:
         found: dict[Slot, int] = {}
         slot_of: dict[int, int] = {}
         located_slot_of: dict[int, int] = {}
         counts, knife = bin_type.counts(), self.profile.cutter
+        holds: dict[tuple[str | None, tuple[Piece, ...]], bool] = {}
         for index, need in enumerate(self.needs):
             if whole and need.pieces:
                 continue
-            if index not in self.fillers and _fits(knife, bin_type, counts, need):
+            if index not in self.fillers and _fits(knife, bin_type, counts, need, holds):
                 slot_of[index] = found.setdefault(_slot(bin_type, need, -1), len(found))
         for index, need in enumerate(self.located):
             if whole and need.pieces:
                 continue
-            if index not in self.located_fillers and _fits(knife, bin_type, counts, need):
+            if index not in self.located_fillers and _fits(knife, bin_type, counts, need, holds):
                 slot = _slot(bin_type, need, index)
                 located_slot_of[index] = found.setdefault(slot, len(found))
         return tuple(found), slot_of, located_slot_of
@@ -193,24 +206,36 @@ def _holds_pieces(
 ) -> bool:
     model = need.model or ""
     blank = bin_type.blank(model)
-    return cutter.most_on(bin_type.cuts, blank, counts.get(model, 0), model, need.pieces) > 0
+    return cutter.holds(bin_type.cuts, blank, counts.get(model, 0), model, need.pieces)
 
 
-def _fits(cutter: Cutter, bin_type: BinType, counts: Mapping[str, int], need: Need) -> bool:
+def _fits(
+    cutter: Cutter,
+    bin_type: BinType,
+    counts: Mapping[str, int],
+    need: Need,
+    holds: dict[tuple[str | None, tuple[Piece, ...]], bool],
+) -> bool:
+    """`holds`: what is known of pieces by model."""
     if not need.columns >> bin_type.column & 1:
         return False
     if need.gpus and counts.get(need.model or "", 0) < need.gpus:
         return False
     if need.exclusive and not bin_type.vacant:
         return False
-    if need.pieces and not _holds_pieces(cutter, bin_type, counts, need):
-        return False
     if need.linked and bin_type.graph is None and not bin_type.nvswitch:
         return False
-    return all(
+    if not all(
         have is None or want <= have
         for want, have in zip(need.need, bin_type.free, strict=True)
-    )
+    ):
+        return False
+    if not need.pieces:
+        return True
+    key = (need.model, need.pieces)
+    if key not in holds:
+        holds[key] = _holds_pieces(cutter, bin_type, counts, need)
+    return holds[key]
 
 
 def _slot(bin_type: BinType, need: Need, located: int) -> Slot:

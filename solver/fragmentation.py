@@ -77,6 +77,7 @@ class Profile:
     cutter: Cutter
     _cuts: dict[Cut, int] = field(default_factory=dict)
     _pieces: dict[str, tuple[tuple[int, Piece, int], ...]] = field(default_factory=dict)
+    _blanks: dict[tuple[Blank, Piece], int] = field(default_factory=dict)
 
     def cost(
         self,
@@ -141,8 +142,12 @@ class Profile:
         return self._pieces[model]
 
     def _blank_units(self, blank: Blank, piece: Piece) -> int:
-        empty = self.cutter.opened(blank, piece)
-        return 0 if empty is None else self.cutter.usable_units(empty, piece)
+        key = (blank, piece)
+        if key not in self._blanks:
+            empty = self.cutter.opened(blank, piece)
+            units = 0 if empty is None else self.cutter.usable_units(empty, piece)
+            self._blanks[key] = units
+        return self._blanks[key]
 
     def weighted(self, cost: int) -> int:
         """F's part in another stage's sum."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trencadis.models import Job, MigInstance, Node, TaskAllocation
+from trencadis.models.instances import held_instances
 from trencadis.models.mig import MigTable
 from trencadis.models.plan import Reconfigure
 from trencadis.solver.fragmentation import reconfiguration
@@ -45,12 +46,13 @@ def reconfigures(
                 wanted[(task.node, gpu)].append(instance)
     knife = facts.capacity.cutter
     found: list[Reconfigure] = []
+    held = held_instances(facts.snapshot) if wanted else {}
     states = {state.name: state for state in facts.capacity.states}
     for (name, gpu), new in sorted(wanted.items()):
         node = nodes[name]
         model = node.healthy_gpus()[gpu]
         present = next((entry.instances for entry in node.mig if entry.gpu == gpu), None)
-        before = present or ()
+        before = {*(present or ()), *held.get((name, gpu), ())}
         state = states[name]
         idle: set[MigInstance] = set()
         if present is not None:
@@ -58,9 +60,9 @@ def reconfigures(
             table = knife.tables[model]
             standing = getattr(cut, "idle", ())
             idle = {MigInstance(profile=table.profiles[p].name, start=s) for s, p in standing}
-        pinned = [instance for instance in before if instance not in idle]
+        pinned = sorted(before - idle, key=_start)
         layout = keep_idle(knife, model, [*pinned, *new], sorted(idle - set(new), key=_start))
-        if present is not None and set(layout) == set(before):
+        if present is not None and set(layout) == before:
             continue
         found.append(
             Reconfigure(

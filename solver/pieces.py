@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from trencadis.models import Share
 
 UNLIMITED = -1
 """GPU memory of which the capacity is unknown."""
@@ -80,6 +83,20 @@ def share_places(cut: ShareCut, piece: Piece) -> list[tuple[int, ShareCut]]:
         if memory < 0:
             return []
     return [(0, cut._replace(milli=cut.milli - piece.milli, memory=memory, slots=cut.slots - 1))]
+
+
+def plain_share(cut: ShareCut, shares: Sequence[Share]) -> ShareCut:
+    """The same without what can't bind: slots and memory beyond what the milli-GPU can hold.
+
+    `shares`: all that some job or the demand profile asks for.
+    """
+    if not shares:
+        return cut
+    slots = min(cut.slots, cut.milli // min(share.gpu_milli for share in shares))
+    # No shares that fit the milli-GPU take more memory than the hungriest per milli-GPU would.
+    fits = all(cut.milli * share.memory_mib <= cut.memory * share.gpu_milli for share in shares)
+    memory = UNLIMITED if cut.memory != UNLIMITED and fits else cut.memory
+    return cut._replace(slots=slots, memory=memory)
 
 
 def most_shares(cut: ShareCut, piece: Piece) -> int:

@@ -40,7 +40,9 @@ class _Filler:
         self.problem, self.columns, self.x = problem, model.columns, solution
         self.path = problem.facts.fabric.path
         self._pool_idle: dict[str, Counter[str]] = {}
-        self._recipes: dict[tuple[int, int], Recipe] = {}
+        self._recipes: dict[tuple[int, int, int], Recipe] = {}
+        self._kind_of: dict[int, dict[int, int]] = {}
+        """By class: the kind of each bin, by the id of its state."""
         self._handed: defaultdict[tuple[int, int], list[NodeState]] = defaultdict(list)
         """Nodes of the whole GPUs that patterns hand over, by class and slot."""
         self._fresh: Counter[str] = Counter()
@@ -101,10 +103,7 @@ class _Filler:
         if not cls.part:
             places.reserve[name] = pattern.reserve
         if any(cls.slots[s].pieces for s, _ in pattern.counts):
-            if (c, p) not in self._recipes:
-                knife = self.problem.facts.capacity.cutter
-                self._recipes[(c, p)] = recipe(cls.type, cls.slots, pattern, knife)
-            steps = self._recipes[(c, p)]
+            steps = self._recipe(c, p, state)
             if cls.part:
                 position = state.cut_gpus[0] if cls.feed is None else self._opened(state)
                 steps = moved(steps, position)
@@ -118,6 +117,22 @@ class _Filler:
             else:
                 domain = self.path[name][: self.problem.supply.grain]
                 places.located[slot.located][domain].extend([name] * number)
+
+    def _recipe(self, c: int, p: int, state: NodeState) -> Recipe:
+        cls = self.problem.supply.classes[c]
+        kinds = cls.own_kinds()
+        if c not in self._kind_of:
+            each = [k for k, kind in enumerate(kinds) for _ in range(kind.number)]
+            self._kind_of[c] = {
+                id(node): k for node, k in zip(cls.nodes, each, strict=True)
+            }
+        # A GPU that a node has handed over is of the class's one kind.
+        k = self._kind_of[c].get(id(state), 0)
+        if (c, k, p) not in self._recipes:
+            knife = self.problem.facts.capacity.cutter
+            kind = kinds[k]
+            self._recipes[(c, k, p)] = recipe(kind.type, cls.slots, kind.patterns[p], knife)
+        return self._recipes[(c, k, p)]
 
     def _opened(self, state: NodeState) -> int:
         """The position of the next GPU that is opened on a node."""

@@ -59,6 +59,14 @@ def fits(need: Need, state: NodeState, column: int) -> int:
     return most
 
 
+def fits_on_part(need: Need, state: NodeState, column: int) -> int:
+    """How many of a need of slices or shares the GPUs in parts can take, CPU and memory aside."""
+    if not need.columns >> column & 1:
+        return 0
+    most = state.cutter.most_on(state.cuts, None, 0, need.model or "", need.pieces)
+    return min(most, need.cap) if need.cap else most
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """Nodes in groups of equals, to ask quickly how many of a need fit where."""
@@ -79,9 +87,9 @@ class Room:
                     room[path[:depth]] += number * nodes
         return dict(room)
 
-    def most_on_a_node(self, need: Need) -> int:
-        """The most of a need that one node can take."""
-        return max((fits(need, state, column) for state, column, _ in self.groups), default=0)
+    def some_node_takes(self, need: Need) -> bool:
+        """Whether one node can take the need."""
+        return any(fits(need, state, column) for state, column, _ in self.groups)
 
     def takes(self, job: Job, way: Way) -> bool:
         """Whether a whole job can go this way."""
@@ -89,7 +97,7 @@ class Room:
         if job.max_tasks_per_node is not None:
             cap = max(1, job.max_tasks_per_node // way.need.sets)
         if way.depth > self.fabric.depth:
-            return self.most_on_a_node(way.need) > 0
+            return self.some_node_takes(way.need)
         fine = way.segment_depth if way.segment else way.depth
         room = self.by_domain(way.need, fine, cap)
         if not way.segment:

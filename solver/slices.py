@@ -6,7 +6,7 @@ reckon with values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trencadis.models import MigInstance, Request, Share, Snapshot
@@ -16,15 +16,16 @@ from trencadis.solver.measure import Measure
 from trencadis.solver.pieces import (
     MIG,
     SHARE,
-    UNLIMITED,
     Blank,
     Cut,
     MigCut,
     Piece,
     ShareCut,
     most_shares,
+    plain_share,
     share_places,
 )
+from trencadis.solver.together import Counts, best, most_sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +42,7 @@ class Cutter(Measure):
     _moves: dict[
         tuple[str, int, tuple[int, ...], str], tuple[tuple[int, int, int, tuple[int, ...]], ...]
     ] = field(default_factory=dict)
-    _alone: dict[tuple[Blank, tuple[Cut, ...], int, tuple[Piece, ...]], bool] = field(
-        default_factory=dict
-    )
+    _counts: dict[tuple[Cut, tuple[Piece, ...]], tuple[Counts, ...]] = field(default_factory=dict)
 
     def pieces(self, request: Request, model: str) -> tuple[Piece, ...] | None:
         """What one task asks for on GPUs of a model, largest first; None if it can't run there.
@@ -68,11 +67,11 @@ class Cutter(Measure):
         )
         return tuple(Piece(profile.name) for profile in named)
 
-    def empty_mig(self, model: str, *, fixed: bool = False, turned_on: bool = False) -> MigCut:
+    def empty_mig(self, model: str, *, turned_on: bool = False) -> MigCut:
         """A GPU in MIG mode without instances."""
         count = len(self.tables[model].profiles)
         cost = self.mode_seconds + self.reconfigure_seconds if turned_on else 0
-        return MigCut(MIG, model, fixed, 0, (0,) * count, (), cost)
+        return MigCut(MIG, model, False, 0, (0,) * count, (), cost)
 
     def mig_cut(
         self,
@@ -83,30 +82,24 @@ class Cutter(Measure):
         fixed: bool,
     ) -> MigCut | None:
         """A GPU with these instances; None where the table doesn't allow them."""
-        cut: Cut = self.empty_mig(model)
-        for instance in (*pinned, *idle):
-            step = dict(self._mig_places(cut, instance.profile)).get(instance.start)
-            if step is None:
+        mask, counts = 0, (0,) * len(self.tables[model].profiles)
+        used = mask, counts
+        for number, instance in enumerate((*pinned, *idle), start=1):
+            for start, _, after, more in self._moves_of(model, mask, counts, instance.profile):
+                if start == instance.start:
+                    mask, counts = after, more
+                    break
+            else:
                 return None
-            cut = step
-        cut = self.empty_mig(model)
-        for instance in pinned:
-            cut = dict(self._mig_places(cut, instance.profile))[instance.start]
+            if number == len(pinned):
+                used = mask, counts
         index = {profile.name: i for i, profile in enumerate(self.tables[model].profiles)}
         places = sorted((instance.start, index[instance.profile]) for instance in idle)
-        return cut._replace(fixed=fixed, idle=tuple(places), cost=0)
+        return MigCut(MIG, model, fixed, *used, tuple(places), 0)
 
     def plain_share(self, cut: ShareCut) -> ShareCut:
         """The same without what can't bind: slots and memory beyond what the milli-GPU can hold."""
-        if not self.shares:
-            return cut
-        slots = min(cut.slots, cut.milli // min(share.gpu_milli for share in self.shares))
-        # No shares that fit the milli-GPU take more memory than the hungriest per milli-GPU would.
-        fits = all(
-            cut.milli * share.memory_mib <= cut.memory * share.gpu_milli for share in self.shares
-        )
-        memory = UNLIMITED if cut.memory != UNLIMITED and fits else cut.memory
-        return cut._replace(slots=slots, memory=memory)
+        return plain_share(cut, self.shares)
 
     def plain_counts(self, model: str, mask: int, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Counts that stand for all that leave as much, where no limit on numbers can bind."""
@@ -196,14 +189,18 @@ class Cutter(Measure):
         """The most of a piece that fit there."""
         if isinstance(cut, ShareCut):
             return most_shares(cut, piece)
-        if not cut.fixed:
-            # What stands idle is in nobody's way.
-            cut = cut._replace(idle=(), cost=0)
         key = (cut, piece)
-        if key not in self._most:
-            ways = self.places(cut, piece)
-            self._most[key] = max((1 + self.most(after, piece) for _, after in ways), default=0)
-        return self._most[key]
+        found = self._most.get(key)
+        if found is None:
+            # What stands idle is in nobody's way, unless the layout is fixed.
+            plain = cut if cut.fixed else cut._replace(idle=(), cost=0)
+            if plain == cut:
+                ways = self.places(cut, piece)
+                found = max((1 + self.most(after, piece) for _, after in ways), default=0)
+            else:
+                found = self.most(plain, piece)
+            self._most[key] = found
+        return found
 
     def usable_units(self, cut: Cut, piece: Piece) -> int:
         """Idle units of the GPU that tasks of such pieces can use: whole instances of it; of a
@@ -214,6 +211,15 @@ class Cutter(Measure):
         if isinstance(cut, ShareCut):
             return self.idle_units(cut)
         return number * self.piece_units(cut.model, piece)
+
+    def holds(
+        self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,
+        pieces: tuple[Piece, ...],
+    ) -> bool:
+        """Whether a node can take these pieces; as for `most_on`."""
+        if len(pieces) == 1 and any(cut.model == model and self.most(cut, *pieces) for cut in cuts):
+            return True
+        return self.most_on(cuts, blank, idle, model, pieces) > 0
 
     def most_on(
         self, cuts: Sequence[Cut], blank: Blank | None, idle: int, model: str,
@@ -236,39 +242,32 @@ class Cutter(Measure):
         number = bound or 0
         if len(kinds) < 2:
             return number
-        # Pieces of several kinds compete: look for the most that fit together.
-        while number and not self.fits_all(mine, blank, idle, pieces * number):
-            number -= 1
-        return number
+        # Pieces of several kinds compete.
+        order = tuple(sorted(kinds))
+        gpus = [self.best_counts(cut, order) for cut in mine]
+        empty = self.opened(blank, order[0]) if blank is not None and idle else None
+        if empty is not None:
+            gpus += [self.best_counts(empty, order)] * idle
+        return most_sets(gpus, tuple(pieces.count(piece) for piece in order), number)
 
-    def fits_all(
-        self, cuts: Iterable[Cut], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
-    ) -> bool:
-        """Whether all pieces fit at once."""
-        key = (blank or Blank("", False, 0, 0), tuple(sorted(cuts)), idle, tuple(sorted(pieces)))
-        if key not in self._alone:
-            self._alone[key] = self._fits_all(key[1], blank, idle, key[3])
-        return self._alone[key]
-
-    def _fits_all(
-        self, cuts: tuple[Cut, ...], blank: Blank | None, idle: int, pieces: tuple[Piece, ...]
-    ) -> bool:
-        if not pieces:
-            return True
-        first, rest = pieces[0], pieces[1:]
-        for cut in dict.fromkeys(cuts):
-            others = list(cuts)
-            others.remove(cut)
-            for _, after in self.places(cut, first):
-                if self.fits_all((*others, after), blank, idle, rest):
-                    return True
-        empty = self.opened(blank, first) if blank is not None and idle else None
-        if empty is None:
-            return False
-        return any(
-            self.fits_all((*cuts, after), blank, idle - 1, rest)
-            for _, after in self.places(empty, first)
-        )
+    def best_counts(self, cut: Cut, kinds: tuple[Piece, ...]) -> tuple[Counts, ...]:
+        """Pieces of each kind that the GPU holds at once: the counts that no other exceeds."""
+        if isinstance(cut, MigCut) and not cut.fixed:
+            cut = cut._replace(idle=(), cost=0)
+        key = (cut, kinds)
+        if key not in self._counts:
+            self._counts[key] = best(
+                [
+                    (0,) * len(kinds),
+                    *(
+                        (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+                        for i, kind in enumerate(kinds)
+                        for _, after in self.places(cut, kind)
+                        for counts in self.best_counts(after, kinds)
+                    ),
+                ]
+            )
+        return self._counts[key]
 
 
 def cutter(snapshot: Snapshot) -> Cutter:

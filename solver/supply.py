@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from trencadis.solver.admission import Admission
+from trencadis.solver.bin_classes import BinClass, Kind, Supply
 from trencadis.solver.bin_types import Classifier
 from trencadis.solver.capacity import Capacity, NodeState
 from trencadis.solver.demand import Demand
@@ -22,6 +22,7 @@ from trencadis.solver.opened import (
     parts_of,
     whole_of,
 )
+from trencadis.solver.patterns.single import Single, is_single
 from trencadis.solver.patterns.whole import (
     BinType,
     Pattern,
@@ -33,54 +34,6 @@ from trencadis.solver.shapes import Need
 
 MOST_TOGETHER = 150
 """Patterns of GPUs in parts up to which these are counted together with their node."""
-
-
-@dataclass(frozen=True, slots=True)
-class BinClass:
-    """Interchangeable nodes."""
-
-    type: BinType
-    nodes: tuple[NodeState, ...]
-    slots: tuple[Slot, ...]
-    slot_of: Mapping[int, int]
-    """Free slot by index of a need that this class can hold."""
-    located_slot_of: Mapping[int, int]
-    """Slot by index of a located need."""
-    patterns: tuple[Pattern, ...] | None
-    """The empty one first; None: too many, the class is pooled."""
-    cells: Mapping[Domain, tuple[NodeState, ...]]
-    """The nodes by domain, where tasks must be counted by domain; else empty."""
-    family: int
-    """Classes of one family map needs to slots alike."""
-    pool: int
-    """The family on whose CPU and memory this one draws: its own, unless its bins are parts."""
-    feed: tuple[int, int] | None = None
-    """(class, slot) that opens whole GPUs for these bins; None: they are there from the start."""
-    opened: bool = False
-    """Its nodes' GPUs in parts are bins of their own."""
-
-    @property
-    def part(self) -> bool:
-        """Whether its bins are single GPUs of nodes."""
-        return self.pool != self.family
-
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """The supply of a round, in classes."""
-
-    needs: tuple[Need, ...]
-    """Needs that may go anywhere."""
-    located: tuple[Need, ...]
-    """Needs that are counted by domain."""
-    fillers: frozenset[int]
-    """Indices of needs without GPUs that share nodes: kept out of patterns."""
-    located_fillers: frozenset[int]
-    classes: tuple[BinClass, ...]
-    grain: int
-    """Depth of the domains by which located needs are counted."""
-    flows: Mapping[tuple[int, int], tuple[tuple[int, int], ...]]
-    """(family, need) -> the (class, slot) pairs that can hold it."""
 
 
 def supply(
@@ -146,6 +99,7 @@ class _Maker:
         self.flows: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self._families: dict[tuple[object, ...], int] = {}
         self._patterns: dict[tuple[BinType, bool], tuple[Pattern, ...] | None] = {}
+        self._singles: dict[tuple[tuple[Slot, ...], tuple[int, ...]], Single] = {}
         self._sizes: dict[BinType, int] = {}
         self._parts: defaultdict[tuple[BinType, str, int], list[NodeState]] = defaultdict(list)
         """GPUs in parts by type, by name of a node that is alone, and by pool."""
@@ -162,9 +116,37 @@ class _Maker:
         self._class(bin_type, alone, states)
 
     def add_parts(self) -> None:
-        """The classes of GPUs in parts, those of all nodes taken apart together."""
+        """The classes of GPUs in parts, those of all nodes taken apart together.
+
+        What differs may still be filled in the same ways, each at the same change of F: such GPUs
+        are one class.
+        """
+        alike: defaultdict[
+            tuple[str, int, tuple[object, ...]], list[tuple[Kind, list[NodeState]]]
+        ] = defaultdict(list)
         for (part, alone, pool), members in self._parts.items():
-            self._class(part, alone, members, pool=pool)
+            slots, *slots_of = self.classifier.slots(part)
+            patterns = self._list(part, slots, slots_of[0], slots_of[1])
+            ways: tuple[object, ...] = (part,)
+            if patterns is not None:
+                of = tuple(tuple(table.items()) for table in slots_of)
+                family = self.classifier.family_key(part)
+                ways = (family, slots, of, self._effects(patterns))
+            alike[(alone, pool, ways)].append((Kind(part, patterns or (), len(members)), members))
+        for key, group in alike.items():
+            kinds = tuple(kind for kind, _ in group)
+            states = [state for _, members in group for state in members]
+            several = kinds if len(kinds) > 1 else ()
+            self._class(kinds[0].type, key[0], states, pool=key[1], kinds=several)
+
+    def _effects(self, patterns: Sequence[Pattern]) -> tuple[tuple[object, ...], ...]:
+        """What patterns do, F as the change from the empty one."""
+        scale = int if self.profile.weight_milli is None else self.profile.weighted
+        empty = scale(patterns[0].fragmentation)
+        return tuple(
+            (p.counts, p.used, p.reserve, p.costs, scale(p.fragmentation) - empty)
+            for p in patterns
+        )
 
     def _many(self, bin_type: BinType) -> bool:
         """Whether the GPUs in parts alone make more patterns than a class should have."""
@@ -218,13 +200,22 @@ class _Maker:
         fillers = bool(self.classifier.fillers or self.classifier.located_fillers)
         found: tuple[Pattern, ...] | None
         try:
-            found = tuple(
-                enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
-            )
+            if is_single(bin_type, slots):
+                found = tuple(self._single(slots, most).patterns(bin_type, self.limit))
+            else:
+                found = tuple(
+                    enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
+                )
         except TooManyPatternsError:
             found = None
         self._patterns[key] = found
         return found
+
+    def _single(self, slots: Sequence[Slot], most: Sequence[int]) -> Single:
+        key = (tuple(slots), tuple(most))
+        if key not in self._singles:
+            self._singles[key] = Single(key[0], key[1], self.profile)
+        return self._singles[key]
 
     def _class(
         self,
@@ -236,6 +227,7 @@ class _Maker:
         whole: bool = False,
         pool: int | None = None,
         feed: tuple[int, int] | None = None,
+        kinds: tuple[Kind, ...] = (),
     ) -> None:
         slots, slot_of, located_slot_of = self.classifier.slots(bin_type, whole=whole)
         slots = (*slots, *hands)
@@ -260,6 +252,7 @@ class _Maker:
                 pool=family if pool is None else pool,
                 feed=feed,
                 opened=whole or pool is not None,
+                kinds=kinds,
             )
         )
 

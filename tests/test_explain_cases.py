@@ -7,7 +7,16 @@ from collections.abc import Iterable
 import build as b
 import pytest
 
-from trencadis.models import Job, Plan, Snapshot, apply
+from trencadis.models import (
+    Job,
+    MigInstance,
+    Plan,
+    Request,
+    Share,
+    Snapshot,
+    TaskAllocation,
+    apply,
+)
 from trencadis.models.explanation import Explanation, Reason, Remedy
 from trencadis.models.policy import Preemption
 from trencadis.solver.explain.alone import only
@@ -469,3 +478,44 @@ def test_why_a_start_is_there_and_whom_it_displaced() -> None:
     assert answer.evidence["domain"] == "leaf1"
     assert answer.evidence["displaced_jobs"] == "other"
     assert answers.explainer.job("r").state == "running"
+
+
+# slices and shares
+
+A100 = "A100-SXM4-40GB"
+
+
+def on_slice(name: str, profile: str, start: int) -> Job:
+    instance = MigInstance(profile=profile, start=start)
+    where = TaskAllocation(node="n1", gpus=(0,), mig=(instance,))
+    return b.running(name, where, request=Request(mig=(profile,)))
+
+
+def test_a_smaller_profile_is_offered_where_one_fits() -> None:
+    """Beside 2g@0 and 1g@5 no 3g starts; a 2g does, at slice 2."""
+    machine = b.node("n1", 1, A100, mig=(0,))
+    wants = b.job("a", request=Request(mig=("3g.20gb",)))
+    found = Answers(
+        b.snapshot(machine, on_slice("r", "2g.10gb", 0), on_slice("s", "1g.5gb", 5), wants)
+    )["a"]
+    assert found.code == Reason.FRAGMENTED
+    shape = remedy(found, "shape")
+    assert shape.sentence == "ask for 2g.10gb instead of 3g.20gb"
+    assert shape.ask is not None
+    assert shape.ask.request.mig == ("2g.10gb",)
+
+
+def test_no_profile_is_offered_where_none_fits() -> None:
+    machine = b.node("n1", 1, A100, mig=(0,))
+    wants = b.job("a", request=Request(mig=("3g.20gb",)))
+    found = Answers(b.snapshot(machine, on_slice("r", "7g.40gb", 0), wants))["a"]
+    assert "shape" not in kinds(found)
+
+
+def test_a_smaller_share_is_offered_where_one_fits() -> None:
+    machine = b.node("n1", 1, shareable=True, max_jobs_per_gpu=2)
+    taken = b.running("r", b.at("n1", 0), request=Request(share=Share(gpu_milli=650)))
+    wants = b.job("a", request=Request(share=Share(gpu_milli=500)))
+    found = Answers(b.snapshot(machine, taken, wants))["a"]
+    shape = remedy(found, "shape")
+    assert shape.sentence == "ask for a share of 350 milli-GPU instead of 500"

@@ -18,6 +18,8 @@ EXPECTED = {
     "fabric3",
     "four_h100",
     "groups",
+    "inference_training",
+    "mig_1g",
     "nvl72",
     "nvlink_pairs",
     "team_node",
@@ -138,3 +140,32 @@ def test_one_whole_group_starts() -> None:
     assert (
         len(nodes_of("groups", "a") if "a" in started("groups") else nodes_of("groups", "c")) == 2
     )
+
+
+def test_224_slices_are_cut_where_224_are_asked_for() -> None:
+    plan = plan_for("mig_1g")
+    slices = [
+        (task.node, gpu, instance.start)
+        for start in plan.starts
+        for task in start.allocation
+        for gpu, instance in zip(task.gpus or (), task.mig, strict=True)
+    ]
+    assert len(slices) == len(set(slices)) == 4 * 8 * 7
+    assert {start.job for start in plan.starts}.isdisjoint({"evening-class", "capstone"})
+    # The node that is cut into seven already stays as it is.
+    assert {change.node for change in plan.reconfigures} == {"h100-2", "h100-3", "h100-4"}
+    assert len(plan.reconfigures) == 24
+
+
+def test_inference_and_training_share_nodes_in_three_ways() -> None:
+    plan = plan_for("inference_training")
+    where = {start.job: start.allocation for start in plan.starts}
+    assert where.keys() == {
+        "caption", "embed", "finetune", "ide-ana", "ide-lee", "moderate", "translate"
+    }
+    (caption,), (translate,) = where["caption"], where["translate"]
+    assert translate.mig[0].start == 0
+    assert caption.mig[0].start == 4
+    (moderate,) = where["moderate"]
+    assert moderate.mig[0].profile == "1g.20gb", "18 GiB fit no 10 GiB"
+    assert {pending.job for pending in plan.pending} == {"ablation", "sharded"}

@@ -453,3 +453,14 @@ def test_one_new_gpu_is_reserved_once_by_recipes_of_pieces() -> None:
     data = Path(__file__).with_name("data") / "shares_recipe.json"
     found, _ = load_snapshot(data.read_bytes())
     solve_exactly(found)
+
+
+def test_instances_that_jobs_have_are_there_whether_nodes_list_them_or_not() -> None:
+    """What a running job has is part of the present layout, and of the next."""
+    running = on("r", ONE, 0)
+    plan = solve_exactly(b.snapshot(gpus(()), running, ask("a", TWO)))
+    (change,) = plan.reconfigures
+    assert change.before == (MigInstance(profile=ONE, start=0),)
+    assert set(change.after) == {*change.before, *plan.starts[0].allocation[0].mig}
+    after = apply(b.snapshot(gpus(()), running, ask("a", TWO)), plan)
+    assert after.nodes[0].mig[0].instances == change.after

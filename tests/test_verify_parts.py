@@ -217,3 +217,30 @@ def test_a_slice_or_share_that_could_start_may_not_wait() -> None:
         b.job("a", request=Request(mig=("7g.40gb",))),
     )
     assert rules(busy) == set()
+
+
+def test_a_group_of_slices_and_shares_that_could_start_may_not_wait() -> None:
+    nodes = [
+        b.node("n", 1, MODEL, mig=[0]),
+        b.node("s", 1, MODEL, shareable=True, max_jobs_per_gpu=2),
+    ]
+    jobs = [
+        b.job("a", request=Request(mig=("3g.20gb",)), group="g"),
+        b.job("b", request=Request(mig=("4g.20gb",)), group="g"),
+        b.job("c", request=Request(share=SMALL), group="g"),
+        b.job("d", 0, group="g"),
+    ]
+    assert rules(b.snapshot(nodes, jobs)) == {"work-conserving"}
+    # Together with a third 3g they fit no more: 4g and 3g share the one GPU in one way only.
+    more = b.job("e", request=Request(mig=("1g.5gb",)), group="g")
+    assert rules(b.snapshot(nodes, jobs, more)) == set()
+
+
+def test_members_of_a_group_compete_for_whole_gpus_that_are_opened() -> None:
+    node = b.node("n", 2, "H100-80GB", mig_mode_changes=True, shareable=True, max_jobs_per_gpu=2)
+    jobs = [
+        b.job("a", request=Request(mig=("7g.80gb",)), group="g"),
+        b.job("b", request=Request(share=SMALL), group="g"),
+    ]
+    assert rules(b.snapshot(node, jobs)) == {"work-conserving"}
+    assert rules(b.snapshot(node, jobs, b.job("c", 1, group="g"))) == set()

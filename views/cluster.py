@@ -13,11 +13,13 @@ from trencadis.models.snapshot import Snapshot
 from trencadis.solver.verify.fragmentation import Fragmentation
 from trencadis.solver.verify.situation import Situation, situate
 from trencadis.solver.verify.supply import NodeState
+from trencadis.views.parts import MigFacts, PartFacts, part_facts, part_record
 
 _NUMBERED = re.compile(r"([^0-9]*)([0-9]{0,18})")
 
-USED, IDLE, BROKEN, HELD, MIG = "used", "idle", "broken", "held", "mig"
-STATES = (USED, IDLE, HELD, MIG, BROKEN)
+USED, IDLE, BROKEN, HELD, MIG, SHARED = "used", "idle", "broken", "held", "mig", "shared"
+STATES = (USED, IDLE, HELD, MIG, SHARED, BROKEN)
+"""Of a GPU: whole and used, idle or held; cut by MIG; shared by jobs; broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class NodeFacts:
     memory_mib: int
     """Free."""
     jobs: int
+    parts: tuple[PartFacts, ...] = ()
+    """GPUs in MIG mode and shared ones, by index."""
 
     def number(self, state: str) -> int:
         """GPUs in this state."""
@@ -69,7 +73,7 @@ class ClusterFacts:
     by_model: Mapping[str, tuple[int, int]]
     """Model -> healthy GPUs and idle GPUs."""
     fragmentation_milli: int
-    """F / idle, thousandths."""
+    """F / idle GPUs, whole or in parts, thousandths."""
 
     def domains(self, depth: int) -> list[DomainFacts]:
         """The nodes by their domain at this depth."""
@@ -113,9 +117,11 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
             for task in job.allocation:
                 jobs[task.node].add(job.name)
                 used[task.node].update(task.gpus or ())
+    parts = part_facts(snapshot)
     facts = []
     by_model: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     idle = 0
+    knife, unit = situation.knife, situation.scale.unit
     for node in snapshot.nodes:
         state = situation.states[node.name]
         facts.append(
@@ -123,12 +129,15 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
                 name=node.name,
                 path=node.fabric,
                 models=tuple(dict.fromkeys(group.model for group in node.gpus)),
-                gpus=_states(node, state, used[node.name], held[node.name]),
+                gpus=_states(
+                    node, state, used[node.name], held[node.name], parts.get(node.name, ())
+                ),
                 counted=state.counted,
                 marks=_marks(node, snapshot, state),
                 cpu_milli=state.cpu_milli,
                 memory_mib=state.memory_mib,
                 jobs=len(jobs[node.name]),
+                parts=parts.get(node.name, ()),
             )
         )
         if not node.down:
@@ -137,7 +146,8 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
             for model, amount in state.gpus.items():
                 by_model[model][1] += amount
             if not node.cordoned and not state.exclusive:
-                idle += sum(state.gpus.values())
+                idle += unit * sum(state.gpus.values())
+                idle += sum(knife.idle_units(gpu, unit) for gpu in state.second.gpus.values())
     lost = Fragmentation(situation).total_of(situation.states.values())
     horizon = snapshot.policy.horizon_seconds
     return ClusterFacts(
@@ -146,27 +156,29 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
         nodes=tuple(sorted(facts, key=lambda node: natural(*node.path, "", node.name))),
         counts=totals(facts),
         by_model={model: (pair[0], pair[1]) for model, pair in sorted(by_model.items())},
-        fragmentation_milli=lost * 1_000 // (idle * horizon) if idle else 0,
+        fragmentation_milli=lost * 1_000 * unit // (idle * horizon) if idle else 0,
     )
 
 
-def _states(node: Node, state: NodeState, used: set[int], held: set[int]) -> tuple[str, ...]:
+def _states(
+    node: Node, state: NodeState, used: set[int], held: set[int], parts: Sequence[PartFacts]
+) -> tuple[str, ...]:
     broken = node.gpu_count - len(state.models)
     if state.counted:
         idle = sum(state.gpus.values())
         busy = node.gpu_count - broken - idle
         return (USED,) * busy + (IDLE,) * idle + (BROKEN,) * broken
-    mig = {entry.gpu for entry in node.mig}
+    in_parts = {part.gpu: MIG if isinstance(part, MigFacts) else SHARED for part in parts}
     kinds = []
     for gpu in range(node.gpu_count):
         if gpu not in state.models:
             kinds.append(BROKEN)
+        elif gpu in in_parts:
+            kinds.append(in_parts[gpu])
         elif gpu in used:
             kinds.append(USED)
         elif gpu in held:
             kinds.append(HELD)
-        elif gpu in mig:
-            kinds.append(MIG)
         else:
             kinds.append(IDLE)
     return tuple(kinds)
@@ -211,6 +223,7 @@ def cluster_record(facts: ClusterFacts, queues: Sequence[Mapping[str, Any]]) -> 
                 "free_cpu_milli": node.cpu_milli,
                 "free_memory_mib": node.memory_mib,
                 "jobs": node.jobs,
+                **({"parts": [part_record(part) for part in node.parts]} if node.parts else {}),
             }
             for node in facts.nodes
         ],

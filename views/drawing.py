@@ -13,6 +13,7 @@ from trencadis.views.cluster import (
     HELD,
     IDLE,
     MIG,
+    SHARED,
     STATES,
     USED,
     ClusterFacts,
@@ -20,12 +21,13 @@ from trencadis.views.cluster import (
     NodeFacts,
 )
 from trencadis.views.io import clean
+from trencadis.views.parts_drawing import parts_view
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-SIGNS = {USED: "■", IDLE: "□", HELD: "▣", MIG: "◫", BROKEN: "×"}
-PLAIN_SIGNS = {USED: "#", IDLE: ".", HELD: "h", MIG: "m", BROKEN: "x"}
+SIGNS = {USED: "■", IDLE: "□", HELD: "▣", MIG: "◫", SHARED: "◩", BROKEN: "×"}
+PLAIN_SIGNS = {USED: "#", IDLE: ".", HELD: "h", MIG: "m", SHARED: "s", BROKEN: "x"}
 MAX_LINES = 48
 """Lines of nodes; with more, one line per domain."""
 MAX_DOMAINS = 64
@@ -52,6 +54,8 @@ def cluster_view(
             depth -= 1
             domains = facts.domains(depth)
         yield from _domain_table(domains)
+    parts = [part for node in facts.nodes for part in node.parts]
+    yield from parts_view(parts, plain=signs is PLAIN_SIGNS)
     yield from _queue_table(queues)
 
 

@@ -52,6 +52,14 @@ PolicyFile = Annotated[
         help="Policy, TOML or JSON; replaces the snapshot's.",
     ),
 ]
+MigTables = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TRENCADIS_MIG_TABLES",
+        metavar="FILE",
+        help="MIG geometry by GPU model, JSON or TOML; outranks the policy's and the built-in.",
+    ),
+]
 TimeLimit = Annotated[
     float | None,
     typer.Option(

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-from trencadis.models import Fault, Plan, Policy, Snapshot, load_plan, load_policy, load_snapshot
+from trencadis.models import (
+    Fault,
+    Plan,
+    Policy,
+    Snapshot,
+    load_mig_tables,
+    load_plan,
+    load_policy,
+    load_snapshot,
+)
 from trencadis.models.check import check
 from trencadis.models.load import decode
+from trencadis.models.mig import MigTable
 from trencadis.views import io
 from trencadis.views.snapshots import snapshot_text
 
 
 class Session:
-    """One command's inputs. `texts` goes into the file that reproduces an internal error."""
+    """One command's inputs. `texts` goes into the file that reproduces an internal error.
 
-    def __init__(self, context: typer.Context) -> None:
+    `mig_tables`: a file with MIG geometry that every snapshot of the command is read with.
+    """
+
+    def __init__(self, context: typer.Context, mig_tables: str | None = None) -> None:
         self._texts: dict[str, str] = context.find_root().obj
+        self._mig_tables = mig_tables
 
     def snapshot(
         self, source: str, policy: str | None = None, *, quiet: bool = False
@@ -29,9 +43,9 @@ class Session:
 
         Its warnings go to stderr, unless `quiet`: they name jobs.
         """
-        other = self.policy(policy)
+        other, tables = self.policy(policy), self._tables()
         with io.source_named(source):
-            snapshot, warnings = load_snapshot(self._read(source), other)
+            snapshot, warnings = load_snapshot(self._read(source), other, tables)
         if not quiet:
             io.warn(source, warnings)
         gc.freeze()  # it stays until the end: no use in walking through its objects ever again
@@ -64,6 +78,13 @@ class Session:
             return None
         with io.source_named(source):
             return load_policy(self._read(source), toml=source.endswith(".toml"))
+
+    def _tables(self) -> Mapping[str, MigTable] | None:
+        source = self._mig_tables
+        if source is None:
+            return None
+        with io.source_named(source):
+            return load_mig_tables(self._read(source), toml=source.endswith(".toml"))
 
     def _read(self, source: str) -> bytes:
         data = io.read(source)

@@ -59,9 +59,10 @@ def _expected(key: str, value: object) -> str:
             return "" if right else f"a whole number, {least} to {most}"
         case "deterministic":
             return "" if isinstance(value, bool) else "true or false"
-        case "policy":
+        case "policy" | "mig_tables":
             return "" if isinstance(value, str) else "a file name"
         case _:
             return (
-                "unknown option; there are time_limit, gap, workers, deterministic, seed and policy"
+                "unknown option; there are time_limit, gap, workers, deterministic, seed, policy "
+                "and mig_tables"
             )

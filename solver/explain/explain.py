@@ -17,6 +17,7 @@ from trencadis.solver.explain.remedies import case_of, remedies
 from trencadis.solver.explain.said import Said
 from trencadis.solver.explain.scene import Scene, scene_of
 from trencadis.solver.explain.sliced import in_pieces
+from trencadis.solver.explain.slimmer import slimmer
 from trencadis.solver.explain.starting import Outlook
 from trencadis.solver.explain.starts import explain_placed
 
@@ -62,9 +63,15 @@ class Explainer:
             return explain_placed(self.reasons, self.plan, self.following, job)
         said = self.reasons.of(job)
         assumptions = [f"the plan is {self.plan.proof.status.value}"]
-        if not help_ or in_pieces(job):
-            # What would help a job on slices or shares takes rooms that know them.
+        if not help_:
             return _explanation(job, said, self._conflicts(job), "plan", assumptions)
+        if in_pieces(job):
+            # To stop, to move or to wait for jobs on slices takes rooms that know them.
+            part = slimmer(case_of(self.scene, self.alone, job, said.code))
+            if any(remedy.in_round is not True for remedy in part):
+                assumptions.append(ALONE)
+            plain = _explanation(job, said, self._conflicts(job), "plan", assumptions)
+            return plain.model_copy(update={"remedies": part})
         if said.code is Reason.OUTRANKED:
             said = competitors(self.scene, self.following, job, said)
         case = case_of(self.scene, self.alone, job, said.code)

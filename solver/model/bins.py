@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from trencadis.solver.bin_classes import BinClass
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.columns import Columns, Part, counted_by_domain, located_part
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.whole import Slot
 from trencadis.solver.program import Program
-from trencadis.solver.supply import BinClass
 
 
 def add(problem: Problem, program: Program, columns: Columns) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from trencadis.solver.bin_classes import BinClass
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.demand import JobClass
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.whole import Pattern
 from trencadis.solver.program import Program
-from trencadis.solver.room import fits
+from trencadis.solver.room import fits, fits_on_part
 from trencadis.solver.shapes import Need, Way
-from trencadis.solver.supply import BinClass
 
 Part = tuple[tuple[int, int], ...]
 """The located slots of a pattern, (slot, how many): all that a domain needs to know of it."""
@@ -135,6 +135,9 @@ class Room:
         if cls.opened and bool(need.pieces) != cls.part:
             # Slices and shares find their places on the parts, all others on the rest.
             return 0
+        if cls.part:
+            # CPU and memory are those of many nodes: what they limit is in rows of their own.
+            return fits_on_part(need, cls.nodes[0], cls.type.column) * len(states)
         if need.on_gpus:
             return fits(need, states[0], cls.type.column) * len(states)
         return sum(fits(need, state, cls.type.column) for state in states)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from trencadis.solver.bin_classes import BinClass
 from trencadis.solver.fabric import Domain
 from trencadis.solver.model.columns import Columns
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.program import INFINITE, Program
 from trencadis.solver.room import fits
-from trencadis.solver.supply import BinClass
 
 Terms = list[tuple[int, int]]
 

@@ -70,8 +70,8 @@ def _fragmentation(problem: Problem, columns: Columns, objective: Objective) -> 
     scale = profile.weighted if profile.weight_milli is not None else int
     classes = problem.supply.classes
     for cls in classes:
-        if cls.patterns is not None and cls.feed is None:
-            objective.constant += len(cls.nodes) * scale(cls.patterns[0].fragmentation)
+        for kind in cls.own_kinds() if cls.feed is None else ():
+            objective.constant += kind.number * scale(kind.patterns[0].fragmentation)
     for (c, p), column in columns.fills.items():
         patterns = classes[c].patterns
         assert patterns is not None

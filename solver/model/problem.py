@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from trencadis.models import Job, Snapshot
 from trencadis.solver.accounts import Books, books
 from trencadis.solver.admission import Admission, admission
+from trencadis.solver.bin_classes import Supply
 from trencadis.solver.capacity import Capacity, capacity
 from trencadis.solver.demand import Demand, demand
 from trencadis.solver.fabric import Tree, tree
 from trencadis.solver.fragmentation import Profile, profile
 from trencadis.solver.room import Room, room_of
 from trencadis.solver.shapes import ShapeMaker
-from trencadis.solver.supply import Supply, supply
+from trencadis.solver.supply import supply
 from trencadis.solver.targets import Target, targets
 from trencadis.solver.worth import Values, values
 
@@ -31,7 +32,7 @@ class Thresholds:
     """Rebuilds with classes split, where counts could not be placed."""
     whole: int = 3_000
     """Programs of at most so many columns are searched whole; larger ones around a guide."""
-    parts: int = 20_000
+    parts: int = 30_000
     """Of programs with more columns only the whole part of the guide is settled at a time."""
 
 

@@ -39,13 +39,14 @@ def enumerate_patterns(
     Raises TooManyPatternsError above `limit`.
     """
     found: dict[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]], _Best] = {}
+    price = _Price(bin_type, profile)
     walk = Walk(bin_type, slots, wanted, profile.cutter, MAX_STATES * limit)
     for number, (counts, left, free, costs) in enumerate(walk.fillings()):
         if number > 20 * limit or len(found) > limit:
             raise TooManyPatternsError
         key = (counts, costs)
         exclusive = any(slots[i].exclusive for i, _ in counts)
-        value = _value(bin_type, profile, left, free, exclusive=exclusive)
+        value = price.of(left, free, exclusive=exclusive)
         links = _links_left(bin_type, left)
         best = found.get(key)
         if best is None or (value, -links) < (best.value, -best.links):
@@ -59,7 +60,7 @@ def enumerate_patterns(
         if not fillers or profile.off or exclusive:
             levels = [((0,) * len(bin_type.free), best.value)]
         else:
-            levels = _levels(bin_type, profile, best)
+            levels = _levels(bin_type, price, best)
         patterns.extend(
             Pattern(counts, used, reserve, costs, value, best.left.cuts)
             for reserve, value in levels
@@ -83,27 +84,46 @@ def _counts(bin_type: BinType, state: State) -> dict[str, int]:
     return {model: mask.bit_count() for model, mask in state.whole}
 
 
-def _value(
-    bin_type: BinType,
-    profile: Profile,
-    state: State,
-    free: tuple[int | None, ...],
-    *,
-    exclusive: bool = False,
-) -> int:
-    """F of what is left, which an exclusive job does not leave, and of new layouts the cost."""
-    if profile.off:
-        return 0
-    if exclusive:
-        return sum(reconfiguration(cut) for cut in state.cuts)
-    masks = dict(state.whole)
+class _Price:
+    """F of what is left of nodes of one type, and of new layouts the cost."""
 
-    def links(model: str, n: int) -> bool:
-        return can_link(bin_type.graph, bin_type.nvswitch, masks[model], n)
+    def __init__(self, bin_type: BinType, profile: Profile) -> None:
+        self.bin_type, self.profile = bin_type, profile
+        counts = bin_type.counts()
+        self.needs = tuple(
+            dict.fromkeys(
+                entry.need
+                for entry in profile.entries
+                if entry.on_gpus
+                and (bin_type.blanks or any(0 < entry.gpus <= n for n in counts.values()))
+            )
+        )
+        """CPU, memory and resources of the kinds of task that could use idle GPUs here."""
+        self._blanks = {blank.model: blank for blank in bin_type.blanks}
+        # Many states differ in their GPUs in parts alone.
+        self._whole: dict[
+            tuple[tuple[tuple[str, int], ...], tuple[int | None, ...]], int
+        ] = {}
 
-    blanks = {blank.model: blank for blank in bin_type.blanks}
-    whole = profile.cost(_counts(bin_type, state), free, links, blanks)
-    return whole + profile.cuts_cost(state.cuts)
+    def of(self, state: State, free: tuple[int | None, ...], *, exclusive: bool = False) -> int:
+        """GPU-seconds; an exclusive job leaves nothing."""
+        if self.profile.off:
+            return 0
+        if exclusive:
+            return sum(reconfiguration(cut) for cut in state.cuts)
+        key = (state.whole, free)
+        if key not in self._whole:
+            self._whole[key] = self._of_whole(state, free)
+        return self._whole[key] + self.profile.cuts_cost(state.cuts)
+
+    def _of_whole(self, state: State, free: tuple[int | None, ...]) -> int:
+        masks = dict(state.whole)
+        bin_type = self.bin_type
+
+        def links(model: str, n: int) -> bool:
+            return can_link(bin_type.graph, bin_type.nvswitch, masks[model], n)
+
+        return self.profile.cost(_counts(bin_type, state), free, links, self._blanks)
 
 
 def _links_left(bin_type: BinType, state: State) -> int:
@@ -112,23 +132,20 @@ def _links_left(bin_type: BinType, state: State) -> int:
 
 
 def _levels(
-    bin_type: BinType, profile: Profile, best: _Best
+    bin_type: BinType, price: _Price, best: _Best
 ) -> list[tuple[tuple[int, ...], int]]:
     """Pairs (reserve, F): the least that must stay free for F to be so low, none dominated."""
     dims = len(bin_type.free)
     corners: set[tuple[int, ...]] = {(0,) * dims}
     if any(_counts(bin_type, best.left).values()):
-        for entry in profile.entries:
-            if entry.on_gpus and all(
-                have is None or need <= have
-                for need, have in zip(entry.need, best.free, strict=True)
+        for need in price.needs:
+            if all(
+                have is None or want <= have for want, have in zip(need, best.free, strict=True)
             ):
-                corners |= {
-                    tuple(map(max, corner, entry.need)) for corner in corners
-                }
+                corners |= {tuple(map(max, corner, need)) for corner in corners}
     levels: list[tuple[tuple[int, ...], int]] = []
     for corner in sorted(corners, key=lambda c: (sum(c), c)):
-        value = _value(bin_type, profile, best.left, corner)
+        value = price.of(best.left, corner)
         if not any(
             known <= value and all(a <= b for a, b in zip(reserve, corner, strict=True))
             for reserve, known in levels

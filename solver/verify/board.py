@@ -73,6 +73,8 @@ class Board:
                 counts.append(0)
             counts[row] += 1
         self.states = firsts
+        self.seconds = [state.second for state in firsts]
+        """GPUs in parts, which a search changes."""
         self.row_of = {state.node.name: row for row, state in enumerate(firsts)}
         """Rows of nodes that jobs name, and of each row's first node."""
         self.count = np.array(counts, dtype=np.int64)
@@ -184,6 +186,7 @@ class Board:
             column[row] = state.resources.get(name, 0)
         self.occupied[row] = state.occupied
         self.closed[row] = state.exclusive
+        self.seconds[row] = state.second
 
     def set_idle(self, row: int, model: str, idle: frozenset[int]) -> None:
         """Change which GPUs are idle; rows of single nodes only."""

@@ -153,7 +153,7 @@ def capacity(
     if model is not None and not ask.whole:
         idle = board.gpus[model]
         for place, row in enumerate(rows):
-            second = board.states[int(row)].second
+            second = board.seconds[int(row)]
             held = knife.tasks(second, int(idle[row]), ask, model)
             tasks[place] = min(int(tasks[place]), held)
     elif model is not None:

@@ -66,6 +66,9 @@ class Fragmentation:
 
     def _part(self, gpu: Mig | Shared) -> int:
         """F of one GPU in MIG mode or shared."""
+        if isinstance(gpu, Mig):
+            # What stands idle is in nobody's way, unless the layout is fixed.
+            gpu = Mig(gpu.model, gpu.used, gpu.idle if gpu.fixed else frozenset(), gpu.fixed)
         if gpu not in self._parts:
             idle = self.knife.idle_units(gpu, self.unit)
             waste = idle * self.total

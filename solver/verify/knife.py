@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trencadis.models import Snapshot, TaskAllocation
@@ -20,6 +20,9 @@ class Knife:
         self.policy = snapshot.policy.mig
         self._most: dict[tuple[str, frozenset[Instance], str], int] = {}
         self._tasks: dict[tuple[object, ...], int] = {}
+        self._keys: dict[tuple[object, ...], int] = {}
+        self._second: dict[int, tuple[Second, int]] = {}
+        self._numbers: dict[tuple[object, ...], set[tuple[int, ...]]] = {}
 
     def wanted(self, ask: Ask, model: str) -> tuple[str, ...] | None:
         """Profiles that a task needs on a model; None if it can't run there."""
@@ -65,10 +68,19 @@ class Knife:
 
     def tasks(self, second: Second, idle: int, ask: Ask, model: str) -> int:
         """How many tasks the second stage takes, with so many idle GPUs of the model besides."""
-        key = (second.key(), idle, ask, model)
+        key = (self._number_of(second), idle, ask, model)
         if key not in self._tasks:
             self._tasks[key] = self._count(second, idle, ask, model)
         return self._tasks[key]
+
+    def _number_of(self, second: Second) -> int:
+        """A number that stands for the key: keys are long, and hashed anew each time."""
+        known = self._second.get(id(second))
+        if known is None:
+            number = self._keys.setdefault(second.key(), len(self._keys))
+            # Kept, so that its id stays its own.
+            known = self._second[id(second)] = (second, number)
+        return known[1]
 
     def _count(self, second: Second, idle: int, ask: Ask, model: str) -> int:
         mine = [gpu for gpu in second.gpus.values() if gpu.model == model]
@@ -83,40 +95,45 @@ class Knife:
             migs += [Mig(model, frozenset(), frozenset(), fixed=False)] * idle
         if len(set(profiles)) == 1:
             return sum(self.most(g, ask, profiles[0]) for g in migs) // len(profiles)
-        number = 0
-        while self._packs(migs, list(profiles) * (number + 1)):
-            number += 1
-        return number
+        return self._sets(migs, Counter(profiles))
 
-    def _packs(
-        self, gpus: list[Mig], profiles: list[str], failed: set[object] | None = None
-    ) -> bool:
-        """Whether all of these instances fit at once. `failed`: what is known not to work."""
-        if not profiles:
-            return True
-        failed = set() if failed is None else failed
-        # Which GPU is which makes no difference.
-        alike = Counter((gpu.model, gpu.used, gpu.idle, gpu.fixed) for gpu in gpus)
-        state = (frozenset(alike.items()), len(profiles))
-        if state in failed:
-            return False
-        tried: set[tuple[object, ...]] = set()
-        for i, gpu in enumerate(gpus):
-            look = (gpu.model, gpu.used, gpu.idle, gpu.fixed)
-            if look in tried:
-                continue
-            tried.add(look)
+    def _sets(self, gpus: Sequence[Mig], each: Counter[str]) -> int:
+        """The most sets of these instances on the GPUs: what the GPUs can hold, added up."""
+        kinds = tuple(each)
+        sums: set[tuple[int, ...]] = {(0,) * len(kinds)}
+        for gpu in gpus:
+            ways = self._ways(gpu, kinds)
+            sums = _largest(
+                {tuple(map(sum, zip(total, way, strict=True))) for total in sums for way in ways}
+            )
+        return max(
+            min(n // each[kind] for n, kind in zip(total, kinds, strict=True)) for total in sums
+        )
+
+    def _ways(self, gpu: Mig, kinds: tuple[str, ...]) -> set[tuple[int, ...]]:
+        """Numbers of further instances of these profiles that the GPU can have at once."""
+        key = (gpu.model, gpu.used, gpu.idle if gpu.fixed else None, kinds)
+        if key not in self._numbers:
             table = self.tables[gpu.model]
-            for start in next((p.starts for p in table.profiles if p.name == profiles[0]), ()):
-                new = (profiles[0], start)
-                if new in gpu.used or (gpu.fixed and new not in gpu.idle):
-                    continue
-                if legal(table, gpu.used | {new}):
-                    more = replace(gpu, used=gpu.used | {new}, idle=gpu.idle - {new})
-                    if self._packs([*gpus[:i], more, *gpus[i + 1 :]], profiles[1:], failed):
-                        return True
-        failed.add(state)
-        return False
+            starts = {profile.name: profile.starts for profile in table.profiles}
+            free = [(kind, start) for kind in kinds for start in starts.get(kind, ())]
+            if gpu.fixed:
+                free = [instance for instance in free if instance in gpu.idle]
+            layouts = [gpu.used]
+            for instance in free:
+                layouts += [
+                    more
+                    for layout in layouts
+                    if instance not in layout and legal(table, more := layout | {instance})
+                ]
+            here = Counter(kind for kind, _ in gpu.used)
+            self._numbers[key] = _largest(
+                {
+                    tuple(count[kind] - here[kind] for kind in kinds)
+                    for count in (Counter(kind for kind, _ in layout) for layout in layouts)
+                }
+            )
+        return self._numbers[key]
 
     def idle_units(self, gpu: Mig | Shared, unit: int) -> int:
         """Units that nobody uses, by compute."""
@@ -165,3 +182,15 @@ class Knife:
                 cost = self.policy.reconfigure_seconds + self.policy.mode_seconds
                 gpus[gpu] = Mig(models[gpu], frozenset(instances), frozenset(), False, cost)
         return replace(second, gpus=gpus)
+
+
+def _largest(numbers: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """Those of which no other has as much of everything."""
+    return {
+        mine
+        for mine in numbers
+        if not any(
+            mine != other and all(a <= b for a, b in zip(mine, other, strict=True))
+            for other in numbers
+        )
+    }

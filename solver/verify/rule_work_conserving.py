@@ -39,7 +39,7 @@ class _Idle:
         if not models or not self.weighted:
             return bool(models)
         if not shape.ask.whole:
-            # The search for places knows whole GPUs only: nothing found, nothing reported.
+            # Whether a slice is worth its place depends on its start; none is looked for here.
             return False
         return self._found([(job, shape)], [models])
 
@@ -53,10 +53,10 @@ class _Idle:
         ):
             return False
         members = [(job, self.shapes.of_job(job)) for job in jobs]
-        if not all(shape.ask.whole for _, shape in members):
+        if self.weighted and not all(shape.ask.whole for _, shape in members):
             return False
         # Large tasks first: they find a place less easily.
-        members.sort(key=lambda m: (m[1].ask.gpus, m[1].tasks), reverse=True)
+        members.sort(key=lambda m: (m[1].ask.gpus, m[1].ask.units, m[1].tasks), reverse=True)
         models = [
             [m for m in self.fits.models(shape) if self._room([job], [m])] for job, shape in members
         ]

@@ -17,6 +17,8 @@ from trencadis.solver.verify.fabric import Levels
 from trencadis.solver.verify.fits import Ints, Shape, capacity, columns
 from trencadis.solver.verify.knife import Knife
 from trencadis.solver.verify.linked import pack
+from trencadis.solver.verify.seat import Seat
+from trencadis.solver.verify.second import Second
 from trencadis.solver.verify.supply import NodeState
 
 Counts = list[tuple[int, int]]
@@ -71,11 +73,14 @@ class Search:
                     return
                 self._left -= 1
                 before = [(row, _saved(self.board, row)) for row, _ in counts]
-                yield from self._from(wanted, (*found, self._take(shape, model, counts)))
+                taken = self._take(shape, model, counts)
+                if taken is not None:
+                    yield from self._from(wanted, (*found, taken))
                 for row, values in before:
                     _restore(self.board, row, values)
 
-    def _take(self, shape: Shape, model: str | None, counts: Counts) -> Found:
+    def _take(self, shape: Shape, model: str | None, counts: Counts) -> Found | None:
+        """Takes what the job needs; None where its slices or shares found no place after all."""
         board, tasks = self.board, list[TaskAllocation]()
         for row, count in counts:
             name = board.states[row].node.name
@@ -85,6 +90,11 @@ class Search:
             board.closed[row] = shape.exclusive
             if model is None:
                 tasks += [TaskAllocation(node=name)] * count
+            elif not shape.ask.whole:
+                parts = self._cut(shape, model, row, count)
+                if parts is None:
+                    return None
+                tasks += parts
             elif board.has_links[row]:
                 for gpus in self._choose(shape, model, row, count):
                     tasks.append(TaskAllocation(node=name, gpus=tuple(sorted(gpus))))
@@ -93,6 +103,27 @@ class Search:
                 board.gpus[model][row] -= shape.ask.gpus * count
                 tasks += [TaskAllocation(node=name)] * count
         return Found(model, tuple(tasks), tuple(row for row, _ in counts))
+
+    def _cut(
+        self, shape: Shape, model: str, row: int, count: int
+    ) -> list[TaskAllocation] | None:
+        """Places of slices or shares on a node; GPUs that are opened are idle no more."""
+        board = self.board
+        state, second = board.states[row], board.seconds[row]
+        idle = board.links_of(row, model)[1] if board.has_links[row] else state.idle_of(model)
+        # By count alone no more GPUs are to be had than are idle, whichever these are.
+        fresh = sorted(idle - second.gpus.keys())[: int(board.gpus[model][row])]
+        seat = Seat(self.knife, second, state.models, fresh)
+        found = seat.tasks(state.node.name, shape.ask, model, count)
+        if found is None:
+            return None
+        tasks, board.seconds[row] = found
+        opened = board.seconds[row].gpus.keys() - second.gpus.keys()
+        if board.has_links[row]:
+            board.set_idle(row, model, idle - opened)
+        else:
+            board.gpus[model][row] -= len(opened)
+        return tasks
 
     def _choose(self, shape: Shape, model: str, row: int, count: int) -> list[frozenset[int]]:
         links, idle = self.board.links_of(row, model)
@@ -114,7 +145,7 @@ def options(
     segment = shape.segment
     if not rows.size or (segment and shape.tasks % segment[0]):
         return
-    seen: set[tuple[int, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for i in np.argsort(tasks_on, kind="stable"):
         row = int(rows[i])
         if tasks_on[i] >= shape.tasks and _look(board, row) not in seen:
@@ -169,6 +200,7 @@ def state_at(board: Board, row: int) -> NodeState:
         resources={name: int(board.resources[name][row]) for name in state.resources},
         occupied=bool(board.occupied[row]),
         exclusive=bool(board.closed[row]),
+        second=board.seconds[row],
     )
 
 
@@ -176,10 +208,11 @@ def _columns(board: Board) -> list[Ints]:
     return [board.cpu_milli, board.memory_mib, *board.resources.values(), *board.gpus.values()]
 
 
-def _look(board: Board, row: int) -> tuple[int, ...]:
-    """Numbers by which nodes differ for a search; those with links are all different."""
+def _look(board: Board, row: int) -> tuple[object, ...]:
+    """All by which nodes differ for a search; those with links are all different."""
     values = [int(column[row]) for column in _columns(board)]
-    return (*values, row if board.has_links[row] else -1 - int(board.nvswitch[row]))
+    alone = row if board.has_links[row] else -1 - int(board.nvswitch[row])
+    return (*values, alone, board.seconds[row].key())
 
 
 def _saved(board: Board, row: int) -> tuple[object, ...]:
@@ -190,15 +223,18 @@ def _saved(board: Board, row: int) -> tuple[object, ...]:
         {m: gpus for m, (_, gpus) in idle.items()},
         bool(board.occupied[row]),
         bool(board.closed[row]),
+        board.seconds[row],
     )
 
 
 def _restore(board: Board, row: int, values: tuple[object, ...]) -> None:
-    numbers, idle, occupied, closed = values
+    numbers, idle, occupied, closed, second = values
     assert isinstance(numbers, list)
     assert isinstance(idle, dict)
+    assert isinstance(second, Second)
     for model, gpus in idle.items():
         board.set_idle(row, model, gpus)
     for column, number in zip(_columns(board), numbers, strict=True):
         column[row] = number
     board.occupied[row], board.closed[row] = occupied, closed
+    board.seconds[row] = second

@@ -50,9 +50,17 @@ class Second:
     """Shares that an idle GPU takes."""
     memory: tuple[tuple[str, int | None], ...] = ()
     """MiB of a GPU by model, where these may be shared."""
+    _known: list[tuple[object, ...]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def key(self) -> tuple[object, ...]:
-        """Equal for nodes that no task tells apart."""
+        """Equal for nodes that no task tells apart; worked out once."""
+        if not self._known:
+            self._known.append(self._key())
+        return self._known[0]
+
+    def _key(self) -> tuple[object, ...]:
         gpus = [
             (gpu.model, "mig", tuple(sorted(gpu.used)), tuple(sorted(gpu.idle)), gpu.fixed)
             if isinstance(gpu, Mig)

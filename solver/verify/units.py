@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -63,6 +63,7 @@ class Scale:
     tables: dict[str, MigTable]
     by_memory: bool
     """Slices count by memory."""
+    _slices: dict[tuple[object, ...], int] = field(default_factory=dict, compare=False, repr=False)
 
     def ask(self, request: Request) -> Ask:
         """The request as a value."""
@@ -71,7 +72,10 @@ class Scale:
         elif request.share is not None:
             units = request.share.gpu_milli * self.unit // 1_000
         else:
-            units = self._slice_units(request)
+            key = (request.mig, request.mig_memory_mib, request.mig_compute_milli)
+            if key not in self._slices:
+                self._slices[key] = self._slice_units(request)
+            units = self._slices[key]
         return Ask(
             request.gpus,
             request.cpu_milli,
