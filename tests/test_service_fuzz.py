@@ -41,7 +41,7 @@ VOLCANO = (
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
-    limits = Limits(solve_seconds=2, grace_seconds=3)
+    limits = Limits(solve_seconds=5, grace_seconds=5)
     config = Config(port=0, workers=1, threads=1, round_seconds=1, limits=limits)
     with serving(config) as served:
         content = listing(kube_node("n1"), kube_node("n2"), kube_pod("p", 8), kube_pod("q", 64))
