@@ -9,7 +9,7 @@ rounded to integers first, so the bound holds exactly whatever the floats were.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,8 +29,10 @@ class Decisions:
 
     bound: int | None
     """No integer point has a smaller objective; None if nothing was proven in time."""
-    point: list[int] | None
-    """Values of the decision columns (others 0); they need not fit the supply."""
+    cut: Row | None
+    """The bound as a row over decisions: whole starts keep it, fractional ones often don't."""
+    supply: Row | None = None
+    """All rows added up at these prices: what starts takes no more than there is."""
 
 
 def decide(
@@ -43,17 +45,22 @@ def decide(
     hint: Ints,
     effort: Effort,
     stop: threading.Event,
+    cuts: Collection[int] = (),
+    further: Sequence[Row] = (),
 ) -> Decisions:
     """Solves the decisions against prices.
 
     `decision`: marks their columns; `hint`: where to begin; `window`: bounds that all points to be
-    bounded keep.
+    bounded keep; `cuts`: positions of rows that integers keep by themselves, and that are left out;
+    `further`: rows over decisions that all points to be bounded keep.
     """
     low = np.array(window.low, dtype=np.int64)
     high = np.array(window.high, dtype=np.int64)
     own = np.ones(len(rows), dtype=bool)
     np.logical_and.at(own, flat.row, decision[flat.column])
+    own[list(cuts)] = False
     prices = np.where(own, 0.0, duals)
+    prices[list(cuts)] = 0.0
     prices = np.where((flat.low <= -INFINITE) & (prices > 0), 0.0, prices)
     prices = np.where((flat.high >= INFINITE) & (prices < 0), 0.0, prices)
     whole = np.rint(prices * SCALE).astype(np.int64)
@@ -88,8 +95,29 @@ def decide(
         # Thousands of near-equal knapsack items: presolve costs more than the search.
         replace(effort, presolve=False),
         stop,
+        further,
     )
     if outcome.infeasible:
         return Decisions(None, None)
-    bound = None if outcome.bound is None else -(-outcome.bound // SCALE)
-    return Decisions(bound, outcome.solution)
+    if outcome.bound is None:
+        return Decisions(None, None)
+    least = outcome.bound - constant
+    cut = Row(list(goal.terms), list(goal.terms.values()), least, INFINITE)
+    supply = _added_up(flat, whole, side, decision, low, high)
+    return Decisions(-(-outcome.bound // SCALE), cut, supply)
+
+
+def _added_up(
+    flat: Matrix, prices: Ints, side: Ints, decision: npt.NDArray[np.bool_], low: Ints, high: Ints
+) -> Row:
+    """The sum of all rows times their prices, with supply at its better bound."""
+    worth = np.zeros(len(low), dtype=np.int64)
+    np.add.at(worth, flat.column, flat.value * prices[flat.row])
+    least = sum(int(prices[row]) * int(side[row]) for row in np.flatnonzero(prices))
+    for column in np.flatnonzero(~decision & (worth != 0)):
+        best = int(high[column] if worth[column] > 0 else low[column])
+        least -= int(worth[column]) * best
+    # Counts are not negative, so that rounding their factors up weakens the row.
+    factors = -(-worth // SCALE)
+    columns = np.flatnonzero(decision & (factors != 0))
+    return Row(columns.tolist(), factors[columns].tolist(), least // SCALE, INFINITE)

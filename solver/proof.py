@@ -58,7 +58,7 @@ def prove(
             if prover is None:
                 relaxed = solution.relaxed or LinearProgram(model.program)
                 relaxed.loosen()
-                prover = Prover(model.program, relaxed, decision_columns(model))
+                prover = Prover(model.program, relaxed, decision_columns(model), solution.counts)
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             effort = replace(limits.effort(), seconds=clock.left())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,19 +13,32 @@ from trencadis.solver.bound import SafeBound, safe_bound
 from trencadis.solver.cpsat import Effort, Window
 from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, at_most
-from trencadis.solver.program import Objective, Program
+from trencadis.solver.program import Objective, Program, Row
+
+HARD_SECONDS = 2.0
+SHARP_SECONDS = 0.5
+"""What pricing a stage may take: where the relaxation's bound is too weak, or is not."""
 
 
 class Prover:
     """Bounds the stages of a program one after the other, each given the ones before it."""
 
     def __init__(
-        self, program: Program, relaxed: LinearProgram, decision: npt.NDArray[np.bool_]
+        self,
+        program: Program,
+        relaxed: LinearProgram,
+        decision: npt.NDArray[np.bool_],
+        counts: Sequence[int],
     ) -> None:
+        """`decision`: marks the columns that decide who starts; `counts`: what is to be judged."""
         self.program, self.relaxed, self.decision = program, relaxed, decision
+        self._counts = np.array(counts, dtype=np.int64)
         # Bounds that every point within the pins keeps; they narrow from stage to stage.
         self.low = np.array(program.low, dtype=np.int64)
         self.high = np.array(program.high, dtype=np.int64)
+        self._cuts: list[int] = []
+        self._supply: list[Row] = []
+        """Supply at the prices of earlier stages: these starts must fit it, too."""
 
     def bound(
         self,
@@ -37,27 +51,40 @@ class Prover:
         """A lower bound of the objective, at most `value`; tries harder while below `enough`."""
         best = trivial(self.program, objective)
         proof: SafeBound | None = None
-        relaxation = None
-        if best < value and effort.seconds > 0:
+        for tightened in (False, True):
+            if best >= value or effort.seconds <= 0:
+                break
             relaxation = self.relaxed.solve(objective, effort.seconds)
-        if relaxation is not None:
+            if relaxation is None:
+                break
             flat = self.relaxed.flat()
             proof = safe_bound(self.program, objective, flat, relaxation.duals)
             best = max(best, proof.value)
-            if best < min(value, enough) and not stop.is_set():
-                priced = decide(
-                    self.relaxed.rows,
-                    flat,
-                    objective,
-                    relaxation.duals,
-                    self.decision,
-                    Window(self.low.tolist(), self.high.tolist()),
-                    np.rint(relaxation.point).astype(np.int64),
-                    replace(effort, seconds=min(effort.seconds / 3, 2.0)),
-                    stop,
-                )
-                if priced.bound is not None:
-                    best = max(best, priced.bound)
+            if tightened or best >= value or stop.is_set():
+                break
+            # Even where the bound is sharp enough for this stage: what it leaves open, the
+            # relaxations of all later stages exploit. The cut ends that.
+            most = SHARP_SECONDS if best >= enough else HARD_SECONDS
+            priced = decide(
+                self.relaxed.rows,
+                flat,
+                objective,
+                relaxation.duals,
+                self.decision,
+                Window(self.low.tolist(), self.high.tolist()),
+                self._counts,
+                replace(effort, seconds=min(effort.seconds / 3, most)),
+                stop,
+                self._cuts,
+                self._supply,
+            )
+            if priced.supply is not None:
+                self._supply.append(priced.supply)
+            if priced.bound is None or priced.cut is None or priced.bound <= best:
+                break
+            best = priced.bound
+            self._cuts.append(len(self.relaxed.rows))
+            self.relaxed.add(priced.cut)
         if proof is not None:
             self.low, self.high = reach(proof, value, self.low, self.high)
         return min(best, value)

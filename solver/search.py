@@ -21,7 +21,7 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.program import Objective, Program, Row
 from trencadis.solver.prove import Prover, reach, trivial
-from trencadis.solver.settle import settle
+from trencadis.solver.settle import as_good, settle
 
 SHARE = 0.1
 """Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
@@ -180,7 +180,10 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
         return Solution(whole_part(guide.point).tolist(), {}, partial=True)
     relaxed.loosen()
     solution = Solution(settled, _proven(model, relaxed, settled, limits), relaxed)
-    if limits.over() or _good(program, solution, limits.gap):
+    # Where whole numbers cost nothing against the guide, what is open is the bound, and a search of
+    # the whole program does not sharpen that in any time that a round has.
+    settled_well = as_good(program, guide, limits.gap, settled)
+    if limits.over() or settled_well or _good(program, solution, limits.gap):
         return solution
     # The counts hint a search of the whole program for as long as there is time.
     relaxed.loosen()
@@ -191,7 +194,7 @@ def _proven(
     model: Model, relaxed: LinearProgram, counts: list[int], limits: Limits
 ) -> dict[str, StageResult]:
     """What the relaxation and priced decisions prove of the counts."""
-    prover = Prover(model.program, relaxed, decision_columns(model))
+    prover = Prover(model.program, relaxed, decision_columns(model), counts)
     stages: dict[str, StageResult] = {}
     for objective in model.program.objectives:
         began = time.monotonic()

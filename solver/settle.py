@@ -46,7 +46,7 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
     blend = blended(program)
 
     def enough(counts: list[int]) -> bool:
-        return _as_good(program, guide, limits.gap * SHARE, counts)
+        return as_good(program, guide, limits.gap, counts)
 
     counts: list[int] | None = None
     hint = np.rint(guide.point).astype(np.int64)
@@ -74,14 +74,14 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
     return counts
 
 
-def _as_good(program: Program, guide: Guide, gap: float, counts: list[int]) -> bool:
-    """Whether every stage is as good as the guide's, give or take the gap."""
+def as_good(program: Program, guide: Guide, gap: float, counts: list[int]) -> bool:
+    """Whether every stage is as good as the guide's, give or take a part of the gap."""
     for objective in program.objectives:
         reached = guide.values.get(objective.name)
         if reached is None:
             continue
         room = max(0.0, objective.value(program.rest) - reached)
-        if objective.value(counts) > reached + max(1.0, gap * room):
+        if objective.value(counts) > reached + max(1.0, gap * SHARE * room):
             return False
     return True
 
