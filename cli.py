@@ -19,6 +19,7 @@ from trencadis.commands import log as log_command
 from trencadis.commands import replay as replay_command
 from trencadis.commands import serve as serving
 from trencadis.commands import slurm as slurm_commands
+from trencadis.commands import whatif as whatif_command
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app.add_typer(slurm_commands.app, name="slurm")
 app.add_typer(kubernetes_commands.app, name="kubernetes")
 app.command()(log_command.log)
 app.command()(replay_command.replay)
+app.command()(whatif_command.whatif)
 serving.register(app)
 
 

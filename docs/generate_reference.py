@@ -23,6 +23,7 @@ from trencadis.models.explanation import Report
 from trencadis.models.health import Health
 from trencadis.models.mig import MigTables
 from trencadis.whatif.prices import PriceList
+from trencadis.whatif.scenario import Scenario
 
 PAGE = Path(__file__).resolve().parent / "reference.md"
 ROOTS: tuple[tuple[type[Record], str], ...] = (
@@ -34,6 +35,7 @@ ROOTS: tuple[tuple[type[Record], str], ...] = (
     (SlurmConfig, "the configuration of `trencadis slurm`"),
     (KubernetesConfig, "the configuration of `trencadis kubernetes`"),
     (MigTables, "a file of `--mig-tables`"),
+    (Scenario, "a file of `whatif --scenario`"),
     (PriceList, "the price list of `replay --prices`"),
 )
 INTERNAL = frozenset({"BuiltIn", "Questions"})

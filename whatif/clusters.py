@@ -138,7 +138,7 @@ def node_price_milli(node: Node, prices: PriceList, network: FabricKind | None) 
         return None if sku.price_per_hour_milli is None else sku.price_per_hour_milli + extra
     total = 0
     for group in node.gpus:
-        price = prices.gpu_hour_milli.get(group.model)
+        price = prices.gpu_hour(group.model)
         if price is None:
             return None
         total += price * group.count

@@ -63,6 +63,13 @@ class PriceList(Record):
         """The kind of node with this name."""
         return next((entry for entry in self.skus if entry.name == name), None)
 
+    def gpu_hour(self, model: str) -> int | None:
+        """Price of a GPU-hour of the model, however it is capitalised; thousandths."""
+        if model in self.gpu_hour_milli:
+            return self.gpu_hour_milli[model]
+        same = (p for name, p in self.gpu_hour_milli.items() if name.casefold() == model.casefold())
+        return next(same, None)
+
     def fabric(self, name: str) -> FabricKind | None:
         """The fabric with this name."""
         return next((entry for entry in self.fabrics if entry.name == name), None)
