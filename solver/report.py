@@ -81,7 +81,9 @@ def make_plan(
     stages = prove(
         facts,
         outcome.open_model or outcome.model,
-        outcome.solution if outcome.open_model is None else Solution([], {}),
+        outcome.solution
+        if outcome.open_model is None
+        else Solution(list(outcome.open_model.program.rest), {}),
         constants,
         nothing=score(facts, {}, constants, frag_before, {}),
         achieved=score(
