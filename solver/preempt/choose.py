@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from trencadis.models import Job
@@ -46,8 +46,12 @@ class Chooser:
         self.exchange = self.tally.exchange
         self._failed: set[tuple[Way, Scope]] = set()
         self._groups: defaultdict[Group, list[str]] = defaultdict(list)
+        self._parts: defaultdict[str, list[str]] = defaultdict(list)
+        """Victims that are single tasks, by job."""
         for name, victim in candidates.items():
             self._groups[Group(victim.job.queue, victim.units)].append(name)
+            if victim.task is not None:
+                self._parts[victim.job.name].append(name)
         self._may: dict[Scope, dict[str, Cost]] = {}
         self._guarded: dict[Scope, set[Group]] = {}
         self._shelves: dict[tuple[Need, Scope, int], Shelf] = {}
@@ -62,6 +66,8 @@ class Chooser:
         return self.exchange
 
     def _try(self, job: Job) -> None:
+        if self.tally.undoes_reclaim(job):
+            return
         tier = self._tier(job)
         scopes = [Scope(tier, reclaim=False, own="")]
         if self.tally.short(job):
@@ -96,7 +102,7 @@ class Chooser:
         for name in self._groups[group]:
             victim = self.candidates[name]
             yields = scope.reclaim or victim.yields_below > scope.tier
-            if name not in self.world.out and yields:
+            if name not in self.world.out and yields and not self.tally.spent(victim):
                 found[name] = self.world.cost(victim.tier, victim.loss)
         return found
 
@@ -162,14 +168,17 @@ class Chooser:
                 found = self.world.offers(need, node, may, most)
             shelf.put(node, found)
 
-    def _refresh(self, touched: set[str], out: Iterable[str], begun: str) -> None:
+    def _refresh(self, touched: set[str], out: Collection[str], begun: str) -> None:
         """After a commitment: who may go now, and the offers of the nodes that it changes."""
+        shrunk = {self.candidates[name].job.name for name in out if name in self.candidates}
+        parts = [name for job in shrunk for name in self._parts[job]]
+        spent = [name for name in parts if self.tally.spent(self.candidates[name])]
         for scope in self._may:
             may = self._may[scope]
             for name in out:
                 may.pop(name, None)
             may.update(self._cost_of_start(begun, scope))
-            lost: list[str] = []
+            lost = [name for name in spent if may.pop(name, None)]
             before = self._guarded[scope]
             now = {g for g in self._groups if self.tally.needs(*g, scope.own)}
             self._guarded[scope] = now

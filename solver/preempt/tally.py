@@ -104,6 +104,14 @@ class Tally:
                 return missing > 0 and units <= missing
         return False
 
+    def undoes_reclaim(self, job: Job) -> bool:
+        """Whether its start takes a queue above the guarantee for which others were stopped."""
+        eligible = self.read.values.eligible
+        if not any(eligible[winner].queue == job.queue for winner in self.exchange.reclaims):
+            return False
+        units = self.read.values.worth[job.name].units
+        return self.surplus.get((job.queue, ""), 0) + units > 0
+
     def below_target(self, queue: str) -> bool:
         """Whether the queue or one above it is short of its guarantee."""
         return any(self.surplus.get((q, ""), 0) < 0 for q in self.read.values.tree.chain(queue))
@@ -130,6 +138,10 @@ class Tally:
         if whole and (self._stopped + len(whole) > self.left.jobs or gpus > self.left.gpus):
             return False
         return not reclaim or len(whole) <= self.left.reclaimed - len(self.exchange.reclaims)
+
+    def spent(self, victim: Victim) -> bool:
+        """Whether it is a task of a job that gives up as many as it may."""
+        return victim.task is not None and len(self._given[victim.job.name]) >= victim.spare
 
     def overdrawn(self, chosen: Iterable[Victim]) -> set[str]:
         """Jobs that would give up more tasks than they may, together with those before."""
