@@ -59,6 +59,8 @@ class Replayed:
     measures: Measures
     advice: tuple[str, ...]
     samples: tuple[Sample, ...]
+    waits: tuple[int, ...] = ()
+    """Seconds from submission to first start of each job that started, ascending."""
 
 
 def replay(
@@ -97,7 +99,8 @@ def replay(
         measures = measure(engine, spec, setting.price_per_gpu_hour)
         if files is not None:
             files.finish(engine.runs, measures)
-    return Replayed(measures, tuple(advice(engine, measures)), tuple(engine.samples))
+    waits = sorted(r.first_start - r.submit for r in engine.runs if r.first_start is not None)
+    return Replayed(measures, tuple(advice(engine, measures)), tuple(engine.samples), tuple(waits))
 
 
 def _key(trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float) -> str:

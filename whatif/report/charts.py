@@ -13,8 +13,11 @@ from trencadis.whatif.report.palette import colour, dash
 WIDTH, HEIGHT = 640, 190
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
-PADDING = {"left": 4, "top": 6, "bottom": 4, "right": 40}
+PADDING = {"left": 28, "top": 6, "bottom": 4, "right": 40}
 """Readers' fonts may be wider than the one that the chart was measured with."""
+
+BAR_COLOURS = (2, 0, 4, 1, 5, 3, 6, 7)
+"""Green for what was useful, grey for what was idle."""
 
 Points = Sequence[tuple[float, float]]
 Spec = dict[str, Any]
@@ -62,9 +65,10 @@ def curves(
     ]
     y_scale: Spec = {"domain": [0, 1]} if percent else {"zero": True}
     x: Spec = {"field": "x", "type": "quantitative", "title": x_title}
+    x["scale"] = {"nice": False}
     if log_x:
-        x |= {"scale": {"type": "symlog", "constant": 0.1}}
-        x |= {"axis": {"values": [0, 0.1, 1, 10, 100, 1_000, 10_000]}}
+        x["scale"] = {"type": "symlog", "constant": 0.1}
+        x |= {"axis": {"values": [0, 0.1, 1, 10, 100, 1_000, 10_000], "format": "~g"}}
     return render(
         {
             "width": WIDTH,
@@ -160,8 +164,7 @@ def stacks(rows: Sequence[Mapping[str, Any]], parts: Sequence[str], title: str) 
         if row[part] > 0
     ]
     names = [str(row["name"]) for row in rows]
-    # "grey" stands for what is idle: the last colour.
-    colours = [*(colour(i) for i in (2, 0, 4, 1, 5, 3, 6)), colour(7)]
+    colours = [colour(i) for i in BAR_COLOURS[: len(parts)]]
     return render(
         {
             "width": WIDTH,
@@ -182,8 +185,7 @@ def stacks(rows: Sequence[Mapping[str, Any]], parts: Sequence[str], title: str) 
                     "field": "part",
                     "type": "nominal",
                     "legend": {"title": None},
-                    "scale": {"domain": list(parts), "range": colours[-len(parts) :]
-                              if len(parts) == len(colours) else colours[: len(parts)]},
+                    "scale": {"domain": list(parts), "range": colours},
                 },
             },
         }

@@ -81,9 +81,9 @@ def draw(snapshot: Snapshot, legend: Legend, fresh: Set[str] = frozenset()) -> l
     ]
 
 
-def _svg(width: float, height: float, content: Sequence[str], hint: str) -> str:
+def _svg(width: int, height: int, content: Sequence[str], hint: str, css: str = "boxes") -> str:
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img"'
+        f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
         f' aria-label="{escape(hint)}">{"".join(content)}</svg>'
     )
 
@@ -151,7 +151,7 @@ def _bars(nodes: Sequence[NodePlace], legend: Legend, fresh: Set[str]) -> str:
             f"{_segments(node, legend, fresh)}</g>"
         )
     down = math.ceil(len(nodes) / across)
-    return _svg(across * width, down * height, drawn, f"{len(nodes)} nodes")
+    return _svg(across * width, down * height, drawn, f"{len(nodes)} nodes", "bars")
 
 
 def _segments(node: NodePlace, legend: Legend, fresh: Set[str]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def count(amount: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+def count(amount: int, noun: str, plural: str = "") -> str:
+    """`1 job`, `2 jobs`, `2 policies`."""
+    return f"{amount:,} {noun if amount == 1 else plural or noun + 's'}"
 
 
 def percent(fraction: float) -> str:
