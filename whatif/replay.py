@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trencadis.models import Fault, InvalidInputError, Snapshot
+from trencadis.models.html import heading, table
 from trencadis.models.trace import Trace
 from trencadis.whatif.advice import advice
 from trencadis.whatif.engine import Engine, ReplayOptions, Sample
@@ -61,6 +62,21 @@ class Replayed:
     samples: tuple[Sample, ...]
     waits: tuple[int, ...] = ()
     """Seconds from submission to first start of each job that started, ascending."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        m = self.measures
+        rows = [
+            ("jobs done", f"{m.jobs['done']:,} of {m.jobs['all']:,}"),
+            ("allocated", f"{m.allocation:.1%}"),
+            ("useful", f"{m.utilization:.1%}"),
+            ("fragmentation", f"{m.fragmentation:.1%}"),
+            ("mean wait, hours", f"{m.wait.mean / 3_600:,.1f}"),
+            ("p95 wait, hours", f"{m.wait.p95 / 3_600:,.1f}"),
+            ("jobs preempted", f"{m.preemption_ratio:.1%}"),
+            *(("advice", sentence) for sentence in self.advice),
+        ]
+        return heading(f"Replay under {m.policy}") + table("Measures", ("", ""), rows)
 
 
 def replay(

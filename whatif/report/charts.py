@@ -68,7 +68,7 @@ def curves(
     x["scale"] = {"nice": False}
     if log_x:
         x["scale"] = {"type": "symlog", "constant": 0.1}
-        x |= {"axis": {"values": [0, 0.1, 1, 10, 100, 1_000, 10_000], "format": "~g"}}
+        x |= {"axis": {"values": [0, 0.1, 1, 10, 100, 1_000, 10_000], "format": ",~r"}}
     return render(
         {
             "width": WIDTH,

@@ -83,8 +83,8 @@ def draw(snapshot: Snapshot, legend: Legend, fresh: Set[str] = frozenset()) -> l
 
 def _svg(width: int, height: int, content: Sequence[str], hint: str, css: str = "boxes") -> str:
     return (
-        f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
-        f' aria-label="{escape(hint)}">{"".join(content)}</svg>'
+        f'<svg class="{css}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{escape(hint)}">{"".join(content)}</svg>'
     )
 
 
@@ -191,7 +191,8 @@ def _part_hint(part: Part, legend: Legend) -> str:
         return f"{label}idle instance"
     job = legend.by_name[part.job]
     tier = f", priority {job.priority}" if job.priority else ""
-    return f"{label}{part.job}, queue {job.queue}{tier}, {part.state}"
+    after = f"; then {part.promised}" if part.promised else ""
+    return f"{label}{part.job}, queue {job.queue}{tier}, {part.state}{after}"
 
 
 def _node_hint(node: NodePlace) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
@@ -27,6 +27,8 @@ class Part:
     state: Occupied | Literal["idle"]
     label: str = ""
     """Profile, or share."""
+    promised: str = ""
+    """The job that a delayed start keeps it for, once this one has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _node(node: Node, tenants: Sequence[_Tenant], tables: Mapping[str, MigTable]
 
 
 def _promised(part: Part, job: str) -> Part:
-    return Part(part.start, part.width, part.job, part.state, f"then {job}")
+    return replace(part, promised=job)
 
 
 def _slices(table: MigTable | None, profile: str, start: int) -> tuple[float, float]:

@@ -124,11 +124,17 @@ def _money(scene: Scene, measures: list[Measures]) -> list[Block]:
     caption = f"Money in {scene.currency}" if cheapest is not None else ""
     blocks.append(Table(tuple(columns), rows, caption=caption))
     bars = [
-        {"name": m.policy, **{part: _share(m, part) for part in PARTS}}
+        {"name": m.policy, **{part.replace('_', ' '): _share(m, part) for part in PARTS}}
         for m in measures
     ]  # fmt: skip
     says = "; ".join(f"{m.policy}: {_part(m.utilization)} effective" for m in measures)
-    blocks.append(Drawing("Where GPU time went", stacks(bars, PARTS, "part of GPU time"), says))
+    blocks.append(
+        Drawing(
+            "Where GPU time went",
+            stacks(bars, [part.replace("_", " ") for part in PARTS], "part of GPU time"),
+            says,
+        )
+    )
     return blocks
 
 
