@@ -42,7 +42,6 @@ class Usage:
     """In which documents it was seen, from 0, ascending."""
     activity: float
     """The most that was seen, as a part of the GPU or instance."""
-    mean_activity: float
     used_mib: int
     """The most that was seen."""
     memory_mib: int
@@ -130,7 +129,6 @@ def _usage(key: tuple[str, ...], metrics: Mapping[str, Sequence[tuple[int, float
         instance=instance,
         scrapes=tuple(sorted({scrape for scrape, _ in used})),
         activity=max(busy),
-        mean_activity=sum(busy) / len(busy),
         used_mib=round(max(value for _, value in used)),
         memory_mib=round(whole),
         metric=metric,
