@@ -216,5 +216,4 @@ class Engine(World):
         over = (State.FUTURE, State.DONE, State.LOST, State.REJECTED)
         return all(self.by_name[name].state in over for name in job.after if name in self.by_name)
 
-
 __all__ = ["Engine", "ReplayOptions", "Sample"]
