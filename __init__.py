@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trencadis.solver.progress import Progress
     from trencadis.solver.round import Options, solve
     from trencadis.solver.session import Session
+    from trencadis.whatif.report.show import show
 
 _HOMES = {
     "Delta": "trencadis.models",
@@ -19,6 +20,7 @@ _HOMES = {
     "Options": "trencadis.solver.round",
     "Progress": "trencadis.solver.progress",
     "Session": "trencadis.solver.session",
+    "show": "trencadis.whatif.report.show",
     "solve": "trencadis.solver.round",
 }
 
@@ -32,4 +34,14 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
-__all__ = ["Delta", "Options", "Plan", "Progress", "Session", "Snapshot", "__version__", "solve"]
+__all__ = [
+    "Delta",
+    "Options",
+    "Plan",
+    "Progress",
+    "Session",
+    "Snapshot",
+    "__version__",
+    "show",
+    "solve",
+]

@@ -20,6 +20,7 @@ from trencadis.commands import replay as replay_command
 from trencadis.commands import serve as serving
 from trencadis.commands import slurm as slurm_commands
 from trencadis.commands import whatif as whatif_command
+from trencadis.commands.reporting import ReportOut, check_report, write_report
 from trencadis.views import options as opt
 
 app = typer.Typer(
@@ -61,6 +62,7 @@ def solve(
     context: typer.Context,
     snapshot: opt.MaybeSnapshot = None,
     output: opt.PlanOut = None,
+    report: ReportOut = None,
     repro: opt.Repro = None,
     policy: opt.PolicyFile = None,
     mig_tables: opt.MigTables = None,
@@ -80,6 +82,7 @@ def solve(
     from trencadis.views.snapshots import plan_text
 
     io.writable(output)
+    check_report(report)
     if (snapshot is None) == (repro is None):
         raise typer.BadParameter("give a SNAPSHOT, or --repro FILE")
     if snapshot is not None:
@@ -100,6 +103,10 @@ def solve(
     text = plan_text(plan)
     if output is not None:
         io.write(output, text)
+    if report is not None:
+        from trencadis.whatif.report.solved import solve_report
+
+        write_report(report, solve_report(snap, plan))
     if output == io.STANDARD:
         io.tell(headline(plan))
     elif json:

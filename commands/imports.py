@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from trencadis.commands import import_cluster
+from trencadis.commands import dcgm, import_cluster
 from trencadis.views import options as opt
 
 app = typer.Typer(
     help="Make a snapshot of what others wrote.", no_args_is_help=True, rich_markup_mode=None
 )
 import_cluster.register(app)
+app.command("dcgm")(dcgm.import_dcgm)
 
 
 @app.command("openb")

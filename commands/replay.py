@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trencadis.commands.reporting import ReportOut, check_report, write_report
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def replay(
     processes: Annotated[
         int | None, typer.Option(min=1, help="At once; as many as CPUs where absent.")
     ] = None,
+    report: ReportOut = None,
     json: opt.Json = False,
 ) -> None:
     """Run a trace through time under one or several policies."""
@@ -123,6 +125,7 @@ def replay(
     for name, value in (("--scale-load", scale_load), ("--load", load)):
         if value is not None and not 0 < value < 1e6:
             raise typer.BadParameter(f"{name} must be above 0")
+    check_report(report)
     spaced = duration(round_length)
     chosen = None if window_of is None else window(window_of)
     from trencadis.commands.scene import cluster_for, jobs_for, list_of_prices, price_of
@@ -165,7 +168,12 @@ def replay(
         io.write(io.STANDARD, dumps(replay_record(jobs, place, table, done, failed)))
     else:
         io.show(*replay_view(jobs, place, table, done))
-    _report(failed)
+    if report is not None:
+        from trencadis.commands.tables import scene_of
+        from trencadis.whatif.report.replayed import replay_report
+
+        write_report(report, replay_report(scene_of(jobs, place, table), done))
+    _tell_failed(failed)
 
 
 def _run_all(
@@ -201,7 +209,7 @@ def _run_all(
     return {name: done[name] for name in names if name in done}, failed
 
 
-def _report(failed: dict[str, BaseException]) -> None:
+def _tell_failed(failed: dict[str, BaseException]) -> None:
     from trencadis.views import io
     from trencadis.views.outcome import Code, CommandError
 

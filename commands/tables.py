@@ -16,6 +16,7 @@ from trencadis.views.io import clean
 from trencadis.views.words import count
 from trencadis.whatif.prices import PriceList
 from trencadis.whatif.replay import Replayed
+from trencadis.whatif.report.replayed import Scene
 
 HOUR = 3_600
 
@@ -29,6 +30,20 @@ def hours(seconds: float) -> str:
 def part(fraction: float) -> str:
     """`82.3 %`."""
     return f"{100 * fraction:.1f} %"
+
+
+def scene_of(trace: Trace, place: Snapshot, prices: PriceList) -> Scene:
+    """What was replayed, for a report."""
+    gpus = gpu_count(place)
+    return Scene(
+        trace=trace.name,
+        jobs=len(trace.jobs),
+        nodes=len(place.nodes),
+        gpus=gpus,
+        offered_load=trace.offered_load(gpus) if trace.span_seconds else None,
+        currency=prices.currency,
+        prices_as_of=prices.as_of,
+    )
 
 
 def replay_record(

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from trencadis.models.base import SCHEMA_VERSION, ByName, Count, Instant, Name, Record
 from trencadis.models.cluster import GpuIndex, MigInstance
+from trencadis.models.html import heading, table
 from trencadis.models.jobs import TaskAllocation
 
 Evidence = dict[str, int | str]
@@ -226,3 +227,22 @@ class Plan(Record):
     made: Made
     timings_s: dict[str, float] | None = None
     """Wall time by step; absent in deterministic mode."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks. `trencadis.show(snapshot, plan)` draws the cluster as well."""
+        starts = [
+            (start.job, ", ".join(dict.fromkeys(task.node for task in start.allocation)))
+            for start in self.starts
+        ]
+        waits = [(entry.job, entry.code, entry.sentence) for entry in self.pending]
+        stops = [(stop.job, ", ".join(stop.makes_room_for)) for stop in self.preempts]
+        return (
+            heading(
+                f"Plan for {self.now:%Y-%m-%d %H:%M:%S} UTC: {len(starts):,} to start, "
+                f"{len(stops):,} to stop, {len(waits):,} waiting; {self.proof.status}, "
+                f"gap {100 * self.proof.gap:.2f} %"
+            )
+            + table("Starts", ("job", "nodes"), starts)
+            + table("Stops", ("job", "makes room for"), stops)
+            + table("Waits", ("job", "reason", "why"), waits)
+        )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trencadis.models import Fault, InvalidInputError, Snapshot
+from trencadis.models.html import heading, table
 from trencadis.models.trace import Trace
 from trencadis.whatif.advice import advice
 from trencadis.whatif.engine import Engine, ReplayOptions, Sample
@@ -59,6 +60,23 @@ class Replayed:
     measures: Measures
     advice: tuple[str, ...]
     samples: tuple[Sample, ...]
+    waits: tuple[int, ...] = ()
+    """Seconds from submission to first start of each job that started, ascending."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        m = self.measures
+        rows = [
+            ("jobs done", f"{m.jobs['done']:,} of {m.jobs['all']:,}"),
+            ("allocated", f"{m.allocation:.1%}"),
+            ("useful", f"{m.utilization:.1%}"),
+            ("fragmentation", f"{m.fragmentation:.1%}"),
+            ("mean wait, hours", f"{m.wait.mean / 3_600:,.1f}"),
+            ("p95 wait, hours", f"{m.wait.p95 / 3_600:,.1f}"),
+            ("jobs preempted", f"{m.preemption_ratio:.1%}"),
+            *(("advice", sentence) for sentence in self.advice),
+        ]
+        return heading(f"Replay under {m.policy}") + table("Measures", ("", ""), rows)
 
 
 def replay(
@@ -97,7 +115,8 @@ def replay(
         measures = measure(engine, spec, setting.price_per_gpu_hour)
         if files is not None:
             files.finish(engine.runs, measures)
-    return Replayed(measures, tuple(advice(engine, measures)), tuple(engine.samples))
+    waits = sorted(r.first_start - r.submit for r in engine.runs if r.first_start is not None)
+    return Replayed(measures, tuple(advice(engine, measures)), tuple(engine.samples), tuple(waits))
 
 
 def _key(trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float) -> str:
