@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trencadis.models import Job, Limits, Node, Snapshot
+from trencadis.models import Job, Limits, Snapshot
 from trencadis.solver.capacity import running_model
 from trencadis.solver.worth import Values
+
+UNLIMITED = Limits()
 
 
 class Charge(NamedTuple):
@@ -81,6 +83,10 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
     pools = {
         pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences
     }
+    watched: defaultdict[str, list[str]] = defaultdict(list)
+    for _, queue, model in sorted(read):
+        watched[queue].append(model)
+    limits = {q.name: q.limit for q in snapshot.queues if q.limit != UNLIMITED}
     throttles: dict[str, int] = {}
     for job in snapshot.jobs:
         if job.array:
@@ -89,14 +95,17 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
     for job in snapshot.jobs:
         if not job.on_nodes and job.name not in worths.eligible:
             continue
-        _post(ledger, job, nodes, worths, read)
         running = job.on_nodes
         on = running_model(job, nodes) if running else None
+        units = worths.rates.sizes.job(job)
         if job.qos is not None:
-            _limits(ledger, job, running, on, ("qos", job.qos), qos[job.qos].limit, worths)
+            _limits(ledger, job, units, on, ("qos", job.qos), qos[job.qos].limit, worths)
         for name in worths.tree.chain(job.queue):
-            limit = worths.tree.queues[name].limit
-            _limits(ledger, job, running, on, ("queue", name), limit, worths)
+            for model in watched.get(name, ()):
+                if not model or not job.gpu_models or model in job.gpu_models:
+                    ledger.charge(job, running, on, ("use", name, model), units, None, model)
+            if name in limits:
+                _limits(ledger, job, units, on, ("queue", name), limits[name], worths)
         if job.array:
             key = ("array", job.array.name)
             ledger.charge(job, running, on, key, 1, throttles[job.array.name])
@@ -105,33 +114,11 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
     return _close(ledger, worths)
 
 
-def _post(
-    ledger: _Ledger, job: Job, nodes: Mapping[str, Node], worths: Values,
-    read: set[tuple[str, ...]],
-) -> None:
-    units = worths.rates.sizes.job(job)
-    on = running_model(job, nodes) if job.on_nodes else None
-    for name in worths.tree.chain(job.queue):
-        if ("use", name, "") in read:
-            ledger.charge(job, job.on_nodes, on, ("use", name, ""), units, None)
-        for model in _models_read(job, read, name):
-            ledger.charge(job, job.on_nodes, on, ("use", name, model), units, None, model)
-
-
-def _models_read(job: Job, read: set[tuple[str, ...]], queue: str) -> list[str]:
-    return sorted(
-        key[2]
-        for key in read
-        if key[1] == queue and key[2] and (not job.gpu_models or key[2] in job.gpu_models)
-    )
-
-
 def _limits(
-    ledger: _Ledger, job: Job, running: bool, on: str | None, owner: tuple[str, str],
+    ledger: _Ledger, job: Job, units: int, on: str | None, owner: tuple[str, str],
     limits: Limits, worths: Values,
 ) -> None:
-    unit = worths.rates.unit
-    units = worths.rates.sizes.job(job)
+    unit, running = worths.rates.unit, job.on_nodes
     for quota, who in ((limits.quota, ""), (limits.quota_per_user, job.user)):
         total = quota.total_milli()
         if total is not None:

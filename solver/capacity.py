@@ -108,16 +108,9 @@ def capacity(snapshot: Snapshot) -> Capacity:
         else:
             states.append(state)
         if not node.cordoned:
-            empty.append(
-                state
-                if state.vacant and not node.mig
-                else _state(
-                    node.model_copy(update={"mig": ()}), [], resources, knife, Cuts((), (), {})
-                )
-            )
-            empty_cut.append(
-                _state(node, [], resources, knife, empty_cuts(snapshot, knife, node))
-            )
+            cleared, cut = _emptied(snapshot, state, resources, knife)
+            empty.append(cleared)
+            empty_cut.append(cut)
     return Capacity(
         resources=resources,
         cutter=knife,
@@ -130,6 +123,21 @@ def capacity(snapshot: Snapshot) -> Capacity:
         gpus_by_model=dict(sorted(by_model.items())),
         idle_elsewhere=idle_elsewhere,
     )
+
+
+def _emptied(
+    snapshot: Snapshot, state: NodeState, resources: tuple[str, ...], knife: Cutter
+) -> tuple[NodeState, NodeState]:
+    """The node as if nothing ran: for whole GPUs, and for slices and shares."""
+    node = state.node
+    if state.vacant and not node.mig:
+        return state, state
+    bare = node.model_copy(update={"mig": ()}) if node.mig else node
+    whole = _state(bare, [], resources, knife, Cuts((), (), {}))
+    cuts = empty_cuts(snapshot, knife, node)
+    if not node.mig and not cuts.blanks:
+        return whole, whole
+    return whole, _state(node, [], resources, knife, cuts)
 
 
 def _state(

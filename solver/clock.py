@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trencadis.solver.cpsat import Effort
 
@@ -52,6 +52,11 @@ class Limits:
             seed=self.seed,
             deterministic=self.clock.deterministic,
         )
+
+    def part(self, share: float) -> Limits:
+        """These limits with only a part of the time that is left."""
+        clock = self.clock
+        return replace(self, clock=Clock(share * clock.left(), clock.deterministic))
 
     def over(self) -> bool:
         """Whether to end now."""

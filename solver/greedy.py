@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 
 from trencadis.models import Job
 from trencadis.solver.fabric import Domain
@@ -86,7 +87,7 @@ class Finder:
     def _anywhere(self, need: Need, count: int, cap: int) -> list[str] | None:
         queue = self._queues.get(need)
         if queue is None:
-            queue = [n for n in self._order if self.ledger.fits(need, self.ledger.nodes[n])]
+            queue = list(compress(self._order, self.ledger.all_fits(need, self._order)))
             self._queues[need] = queue
         found: list[str] = []
         full: list[int] = []
@@ -136,14 +137,14 @@ class _Rooms:
         self.number: dict[str, int] = {}
         self.total: Counter[Domain] = Counter()
         self.members: defaultdict[Domain, list[str]] = defaultdict(list)
-        for name in sorted(ledger.nodes):
-            self._set(ledger, name)
-            if self.number.get(name):
+        names = sorted(ledger.nodes)
+        for name, number in zip(names, ledger.all_fits(need, names), strict=True):
+            self._set(name, number)
+            if self.number[name]:
                 self.members[self.path[name][:depth]].append(name)
         self.seen = len(ledger.touched)
 
-    def _set(self, ledger: Ledger, name: str) -> None:
-        number = ledger.fits(self.need, ledger.nodes[name])
+    def _set(self, name: str, number: int) -> None:
         number = min(number, self.cap) if self.cap else number
         self.total[self.path[name][: self.depth]] += number - self.number.get(name, 0)
         self.number[name] = number
@@ -151,7 +152,7 @@ class _Rooms:
     def refresh(self, ledger: Ledger) -> None:
         """Reads the nodes that have changed."""
         for name in dict.fromkeys(ledger.touched[self.seen :]):
-            self._set(ledger, name)
+            self._set(name, ledger.fits(self.need, ledger.nodes[name]))
         self.seen = len(ledger.touched)
 
     def pick(self, count: int) -> list[str] | None:

@@ -27,11 +27,14 @@ from trencadis.solver.core import (
 )
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program
+from trencadis.solver.prove import trivial
 
 PATIENCE = 2
 """Attempts of a stage at whole starts."""
 DIVES = 4
 """Parts of starts that are tried in both directions; all others are rounded down."""
+DIVE_SHARE = 0.03
+"""Part of the time left after which the rest of them is rounded down."""
 CORE_SHARE = 0.1
 """Part of the time left that one core problem may take."""
 ENOUGH = 0.01
@@ -86,19 +89,17 @@ class Guider:
         """The guide; None if no relaxation was solved."""
         last: tuple[Objective, Relaxation] | None = None
         for objective in self.program.objectives:
-            if not objective.terms:
+            if not objective.terms or (last and self._met(objective, last[1])):
                 continue
-            if self.limits.over():
-                return None
-            reached = self._stage(objective)
+            reached = None if self.limits.over() else self._stage(objective)
             if reached is None:
-                # Floats got in each other's way: the stages so far are guide enough.
+                # No time, or floats got in each other's way: the stages so far are guide enough.
                 break
             last = (objective, reached)
         if last is None:
             return None
         reduced = reduced_costs(self.relaxed.flat(), *last)
-        lifted = self._lift(last[1])
+        lifted = None if self.limits.over() else self._lift(last[1])
         if lifted is not None:
             last = lifted
             reduced = reduced_costs(self.relaxed.flat(), *last)
@@ -106,6 +107,17 @@ class Guider:
 
     def _solve(self, objective: Objective) -> Relaxation | None:
         return self.relaxed.solve(objective, self.limits.clock.left())
+
+    def _met(self, objective: Objective, relaxation: Relaxation) -> bool:
+        """Whether a stage without starts of its own is as good as it can be already."""
+        reached = objective.constant + sum(
+            cost * relaxation.point[c] for c, cost in objective.terms.items()
+        )
+        if reached > trivial(self.program, objective) + WHOLE:
+            return False
+        self.values[objective.name] = reached
+        self._pin(objective, reached + 1.0)
+        return True
 
     def _stage(self, objective: Objective) -> Relaxation | None:
         relaxation = self._solve(objective)
@@ -149,34 +161,34 @@ class Guider:
         """Whole starts for this stage: the best of a few attempts."""
         room = max(0.0, objective.value(self.program.rest) - relaxation.value)
         low, high = self.low[mine].copy(), self.high[mine].copy()
-        best: tuple[float, Ints] | None = None
+        best: Relaxation | None = None
         goal = relaxation.value
         for _ in range(PATIENCE):
             tried = self._decided(objective, relaxation, mine, int(ENOUGH * self.limits.gap * room))
             if tried is None:
                 break
-            value, whole, broken = tried
-            if best is None or value < best[0]:
-                best = (value, whole)
-            if value <= goal + self.limits.gap * room / 10 or not broken.size:
+            dived, broken = tried
+            if best is None or dived.value < best.value:
+                best = dived
+            if dived.value <= goal + self.limits.gap * room / 10 or not broken.size:
                 break
             # Without what the supply can't carry whole, the others get another chance.
             floor = np.isin(mine, broken)
-            high[floor] = np.minimum(high, whole)[floor]
+            high[floor] = np.minimum(high, whole_part(dived.point[mine]))[floor]
             self._restrict(mine, np.minimum(low, high), high)
             again = self._solve(objective)
             if again is None:
                 break
             relaxation = again
-        if best is None:
-            return None
-        self._restrict(mine, np.minimum(low, best[1]), best[1])
-        return self._solve(objective)
+        if best is not None:
+            whole = whole_part(best.point[mine])
+            self._restrict(mine, np.minimum(low, whole), whole)
+        return best
 
     def _decided(
         self, objective: Objective, relaxation: Relaxation, mine: Ints, slack: int
-    ) -> tuple[float, Ints, Ints] | None:
-        """One attempt: the value, the starts, and the pieces that the supply did not carry."""
+    ) -> tuple[Relaxation, Ints] | None:
+        """One attempt: whole starts, and the pieces that the supply did not carry."""
         parts = self.parts
         settled = self.settled[parts.pieces]
         field = Field(
@@ -200,20 +212,29 @@ class Guider:
                 return None
             relaxation = again
         broken = mine[fractional(relaxation.point[mine])]
-        dived = self._dive(objective, relaxation, mine)
-        if dived is None:
-            return None
-        whole = whole_part(dived.point[mine])
-        return dived.value, whole, broken
+        dived = self._dive(objective, relaxation, mine, slack)
+        return None if dived is None else (dived, broken)
 
     def _dive(
-        self, objective: Objective, relaxation: Relaxation, mine: Ints
+        self, objective: Objective, relaxation: Relaxation, mine: Ints, slack: int
     ) -> Relaxation | None:
-        """Makes parts of starts whole, the costliest first, each in its better direction."""
-        for _ in range(DIVES):
+        """Makes parts of starts whole, the costliest first, each in its better direction; all at
+        once where rounding them down costs no more than `slack`."""
+        most = self.limits.clock.left() * (1 - DIVE_SHARE)
+        for attempt in range(DIVES):
             broken = mine[fractional(relaxation.point[mine])]
             if not broken.size:
                 return relaxation
+            if attempt and self.limits.clock.left() < most:
+                break
+            if attempt == 0:
+                low, high = self.low[broken].copy(), self.high[broken].copy()
+                floor = np.floor(relaxation.point[broken]).astype(np.int64)
+                self._restrict(broken, np.minimum(low, floor), floor)
+                down = self._solve(objective)
+                if down is not None and down.value <= relaxation.value + slack:
+                    return down
+                self._restrict(broken, low, high)
             cost = np.array([abs(objective.terms[c]) for c in broken])
             part = relaxation.point[broken] % 1.0
             piece = broken[[int(np.argmax(cost * np.minimum(part, 1.0 - part)))]]

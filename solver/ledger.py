@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trencadis.models import Job
@@ -15,7 +15,7 @@ from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.lending import in_use, kept_models, most_use, total_use, uses
 from trencadis.solver.model.order import pool_of, same_pool
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.room import fits
+from trencadis.solver.room import alike, fits, most_beside
 from trencadis.solver.seats import seats
 from trencadis.solver.shapes import Need
 
@@ -29,6 +29,8 @@ class NodeLedger:
 
     state: NodeState
     column: int
+    kind: int
+    """Nodes of one kind took the same when the round began."""
     idle: dict[str, int]
     """Idle GPUs by model."""
     free: list[int]
@@ -50,16 +52,19 @@ class Ledger:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         column = facts.admission.column
+        kinds: dict[Hashable, int] = {}
         self.nodes = {
             state.name: NodeLedger(
                 state,
                 column[state.name],
+                kinds.setdefault(alike(state, column[state.name]), len(kinds)),
                 {model: len(indices) for model, indices in state.idle.items()},
                 list(state.free),
                 desk=Desk(state.cutter, facts.profile, state.cuts, state.blanks),
             )
             for state in facts.capacity.states
         }
+        self._first = list({node.kind: node for node in reversed(self.nodes.values())}.values())
         self.used = [0] * len(facts.books.accounts)
         self.started: dict[str, tuple[str | None, Bundles]] = {}
         """Job -> (model, bundles)."""
@@ -72,12 +77,26 @@ class Ledger:
         """How many of a need the node can still take."""
         if node.closed or (need.exclusive and (node.taken or not node.state.vacant)):
             return 0
-        if need.gpus > node.idle.get(need.model or "", 0) and need.gpus:
+        if not need.columns >> node.column & 1:
             return 0
+        if need.gpus and need.gpus > node.idle.get(need.model or "", 0):
+            return 0
+        for want, have in zip(need.need, node.free, strict=True):
+            if want > have:
+                return 0
         if not node.taken:
             return fits(need, node.state, node.column)
-        # Which GPUs are idle takes a search to know, and only NVLink asks.
-        return fits(need, state_now(node, indices=need.linked), node.column)
+        if need.linked or need.pieces:
+            # Which GPUs are idle takes a search to know, and only NVLink asks.
+            return fits(need, state_now(node, indices=need.linked), node.column)
+        return most_beside(need, node.idle.get(need.model or "", 0), node.free)
+
+    def all_fits(self, need: Need, names: Iterable[str]) -> Iterator[int]:
+        """The same for many nodes."""
+        fresh = {node.kind: fits(need, node.state, node.column) for node in self._first}
+        for name in names:
+            node = self.nodes[name]
+            yield self.fits(need, node) if node.taken else fresh[node.kind]
 
     def take(self, job: str, need: Need, name: str) -> None:
         """Puts one need of a job on a node."""

@@ -17,7 +17,8 @@ from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS,
 
 PROOF_SECONDS = 0.8
 PROOF_SHARE = 0.3
-"""What the bounds may take together: the longer of this long and this part of the search's time."""
+"""What the bounds may take together: the longest of this long, this part of the search's time, and
+what the search left of it."""
 
 
 def prove(
@@ -39,7 +40,7 @@ def prove(
     `achieved`: the stages if nothing starts, and under the plan.
     """
     prover: Prover | None = None
-    seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds)
+    seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds, limits.clock.left())
     clock = Clock(seconds, limits.clock.deterministic)
     found: list[StageProof] = []
     holds = True  # what the search proved holds as long as the plan kept its promises
@@ -62,7 +63,8 @@ def prove(
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             effort = replace(limits.effort(), seconds=clock.left())
-            proven = prover.bound(objective, value, value - slack, effort, limits.stop)
+            later = len(objectives) - position - 1
+            proven = prover.bound(objective, value, value - slack, effort, limits.stop, later)
             bound = max(bound, proven)
         if prover is not None:
             prover.pin(objective, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,9 @@ from trencadis.solver.program import Objective, Program, Row
 HARD_SECONDS = 2.0
 SHARP_SECONDS = 0.5
 """What pricing a stage may take: where the relaxation's bound is too weak, or is not."""
+
+RELAXATIONS = 2
+"""Of a stage: before and after its decisions were priced."""
 
 
 class Prover:
@@ -47,16 +51,22 @@ class Prover:
         enough: int,
         effort: Effort,
         stop: threading.Event,
+        later: int = 0,
     ) -> int:
-        """A lower bound of the objective, at most `value`; tries harder while below `enough`."""
+        """A lower bound of the objective, at most `value`; tries harder while below `enough`.
+
+        `later`: so many more stages share the effort; each needs its relaxations.
+        """
         best = trivial(self.program, objective)
         proof: SafeBound | None = None
         for tightened in (False, True):
             if best >= value or effort.seconds <= 0:
                 break
+            began = time.monotonic()
             relaxation = self.relaxed.solve(objective, effort.seconds)
             if relaxation is None:
                 break
+            spent = time.monotonic() - began
             flat = self.relaxed.flat()
             proof = safe_bound(self.program, objective, flat, relaxation.duals)
             best = max(best, proof.value)
@@ -65,6 +75,11 @@ class Prover:
             # Even where the bound is sharp enough for this stage: what it leaves open, the
             # relaxations of all later stages exploit. The cut ends that.
             most = SHARP_SECONDS if best >= enough else HARD_SECONDS
+            if not effort.deterministic:
+                effort = replace(effort, seconds=effort.seconds - spent)
+                most = min(most, (effort.seconds - RELAXATIONS * (later + 1) * spent) / 2)
+            if most <= 0:
+                break
             priced = decide(
                 self.relaxed.rows,
                 flat,

@@ -61,9 +61,14 @@ class Round:
 
 
 def make_plan(
-    facts: Facts, outcome: Round, limits: Limits, made: Made, warnings: tuple[str, ...]
+    facts: Facts,
+    outcome: Round,
+    limits: Limits,
+    fingerprint: str,
+    made: Made,
+    warnings: tuple[str, ...],
 ) -> Plan:
-    """The plan of a round."""
+    """The plan of a round. `fingerprint`: the snapshot's."""
     snapshot = facts.snapshot
     nodes = {node.name: node for node in snapshot.nodes}
     relieved = outcome.relieved
@@ -107,7 +112,7 @@ def make_plan(
     begun = {hold.job for hold in held}
     reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
     plan = Plan(
-        snapshot=snapshot.fingerprint(),
+        snapshot=fingerprint,
         now=snapshot.now,
         starts=tuple(sorted(starts, key=lambda start: start.job)),
         preempts=preempts(facts, exchange, waiting),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from trencadis.models import Job
@@ -32,24 +32,29 @@ def _linked_sets(graph: LinkGraph, mask: int, size: int) -> int:
     return max(best, _linked_sets(graph, graph.canonical(mask ^ low), size))
 
 
+def most_beside(need: Need, idle: int, free: Sequence[int]) -> int:
+    """How many of a need so many idle GPUs and what is free beside them can take."""
+    most = need.cap or UNBOUNDED
+    if need.gpus:
+        most = min(most, idle // need.gpus)
+    for want, have in zip(need.need, free, strict=True):
+        if want and have // want < most:
+            most = have // want
+    return most
+
+
 def fits(need: Need, state: NodeState, column: int) -> int:
     """How many of a need the node can take now."""
     if not need.columns >> column & 1 or (need.exclusive and not state.vacant):
         return 0
-    most = need.cap or UNBOUNDED
-    for want, have in zip(need.need, state.free, strict=True):
-        if want:
-            most = min(most, have // want)
+    idle = state.idle.get(need.model or "", ())
+    most = most_beside(need, len(idle), state.free)
     if need.pieces and most:
         model = need.model or ""
         whole = len(state.idle.get(model, ()))
         blank = state.blanks.get(model)
         most = min(most, state.cutter.most_on(state.cuts, blank, whole, model, need.pieces))
-    if not need.gpus or most == 0:
-        return most
-    idle = state.idle.get(need.model or "", ())
-    most = min(most, len(idle) // need.gpus)
-    if most and need.linked and state.node.nvlink.kind != "nvswitch":
+    if most and need.gpus and need.linked and state.node.nvlink.kind != "nvswitch":
         graph = None if state.counted else bin_graph(state.node)
         if graph is None:
             return 0
@@ -74,22 +79,50 @@ class Room:
     fabric: Tree
     groups: tuple[tuple[NodeState, int, Mapping[Domain, int]], ...]
     """(a node of the group, its column, number of nodes by padded path)."""
+    _numbers: dict[Need, list[int]] = field(default_factory=dict, compare=False)
+    _domains: dict[tuple[Need, int, int], Mapping[Domain, int]] = field(
+        default_factory=dict, compare=False
+    )
 
-    def by_domain(self, need: Need, depth: int, cap: int = 0) -> dict[Domain, int]:
+    _idle: dict[tuple[frozenset[str | None], int], Counter[int]] = field(
+        default_factory=dict, compare=False
+    )
+
+    def by_domain(self, need: Need, depth: int, cap: int = 0) -> Mapping[Domain, int]:
         """How many of a need each domain of a depth can take; at most `cap` a node, if given."""
+        key = (need, depth, cap)
+        known = self._domains.get(key)
+        if known is not None:
+            return known
         room: defaultdict[Domain, int] = defaultdict(int)
-        for state, column, paths in self.groups:
-            number = fits(need, state, column)
-            if cap:
-                number = min(number, cap)
+        for most, (_, _, paths) in zip(self.numbers(need), self.groups, strict=True):
+            number = min(most, cap) if cap else most
             if number:
                 for path, nodes in paths.items():
                     room[path[:depth]] += number * nodes
-        return dict(room)
+        self._domains[key] = dict(room)
+        return self._domains[key]
+
+    def idle(self, models: frozenset[str | None], columns: int) -> Counter[int]:
+        """Number of nodes in these columns by their idle GPUs of the models."""
+        found: Counter[int] = Counter()
+        if (models, columns) not in self._idle:
+            for state, column, paths in self.groups:
+                if columns >> column & 1:
+                    idle = sum(len(gpus) for model, gpus in state.idle.items() if model in models)
+                    found[idle] += sum(paths.values())
+            self._idle[(models, columns)] = found
+        return self._idle[(models, columns)]
+
+    def numbers(self, need: Need) -> list[int]:
+        """How many of a need a node of each group can take."""
+        if need not in self._numbers:
+            self._numbers[need] = [fits(need, state, column) for state, column, _ in self.groups]
+        return self._numbers[need]
 
     def some_node_takes(self, need: Need) -> bool:
         """Whether one node can take the need."""
-        return any(fits(need, state, column) for state, column, _ in self.groups)
+        return any(self.numbers(need))
 
     def takes(self, job: Job, way: Way) -> bool:
         """Whether a whole job can go this way."""
@@ -112,21 +145,26 @@ def room_of(states: Iterable[NodeState], column: Mapping[str, int], fabric: Tree
     """Groups nodes that are alike but for their place."""
     groups: dict[Hashable, tuple[NodeState, int, Counter[Domain]]] = {}
     for state in states:
-        key = (
-            column[state.name],
-            tuple(state.idle.items()) if state.node.nvlink.links else state_counts(state),
-            state.node.nvlink.kind,
-            state.node.nvlink.links,
-            state.counted,
-            state.free,
-            state.vacant,
-            state.cuts,
-            tuple(state.blanks.values()),
-        )
+        key = alike(state, column[state.name])
         if key not in groups:
             groups[key] = (state, column[state.name], Counter())
         groups[key][2][fabric.path[state.name]] += 1
     return Room(fabric, tuple(groups.values()))
+
+
+def alike(state: NodeState, column: int) -> Hashable:
+    """Nodes with equal keys take the same, their place aside."""
+    return (
+        column,
+        tuple(state.idle.items()) if state.node.nvlink.links else state_counts(state),
+        state.node.nvlink.kind,
+        state.node.nvlink.links,
+        state.counted,
+        state.free,
+        state.vacant,
+        state.cuts,
+        tuple(state.blanks.values()),
+    )
 
 
 def state_counts(state: NodeState) -> tuple[tuple[str, int], ...]:

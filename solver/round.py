@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -27,10 +28,10 @@ from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
-from trencadis.solver.verify import verify
+from trencadis.solver.verify import prepare, verify
 
 NONE: frozenset[str] = frozenset()
-AFTER_SEARCH = 4.0
+AFTER_SEARCH = 3.0
 """Report and verification, and the reading itself, in times of the reading."""
 MAX_SPOILED = 200
 """Clusters of more nodes are not searched again only because tasks without GPUs spread badly."""
@@ -95,13 +96,17 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
         stop=stop,
     )
-    outcome = search_and_place(read, options, limits, timer)
-    outcome = with_preemption(read, outcome, options.thresholds)
-    timer.lap("preempt")
+    with ThreadPoolExecutor(1) as beside:
+        # The verifier reads the snapshot by itself, while the search leaves a core idle.
+        prepared = beside.submit(prepare, snapshot)
+        outcome = search_and_place(read, options, limits, timer)
+        outcome = with_preemption(read, outcome, options.thresholds)
+        timer.lap("preempt")
     plan = make_plan(
         read,
         outcome,
         limits,
+        fingerprint=prepared.result().fingerprint,
         made=Made(
             trencadis=_installed("trencadis"),
             ortools=_installed("ortools"),
@@ -112,7 +117,7 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         warnings=tuple(sorted(fault.message for fault in warnings)),
     )
     timer.lap("report")
-    verdict = verify(snapshot, plan, fingerprint=plan.snapshot)
+    verdict = verify(snapshot, plan, prepared.result())
     timer.lap("verify")
     if verdict.violations:
         raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))

@@ -27,6 +27,9 @@ SHARE = 0.1
 """Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
 their bounds suffer for it."""
 
+GUIDE_SHARE = 0.6
+"""Part of the time that a guide may take whose whole part is only the first of several."""
+
 ENOUGH = 0.5
 """Part of the gap within which a bound is sharp enough."""
 
@@ -170,24 +173,34 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     program = model.program
     nothing = Solution(list(program.rest), {})
     relaxed = LinearProgram(program)
-    guide = Guider(program, relaxed, _parts(model), limits).guide()
-    if guide is None or limits.over():
-        return nothing
     large = len(program.low) > thresholds.parts
-    settled = None if large else settle(model, guide, limits)
+    guiding = limits.part(GUIDE_SHARE) if large and not limits.clock.deterministic else limits
+    guide = Guider(program, relaxed, _parts(model), guiding).guide()
+    if guide is None:
+        return nothing
+    settled = None if large or limits.over() else settle(model, guide, limits)
     if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.
-        return Solution(whole_part(guide.point).tolist(), {}, partial=True)
+        return Solution(whole_part(guide.point).tolist(), {}, relaxed, partial=True)
+    if limits.over() or as_good(program, guide, limits.gap, settled):
+        # Where whole numbers cost nothing against the guide, what is open is the bound, and a
+        # search of the whole program does not sharpen that in any time that a round has.
+        return Solution(settled, _promised(program, settled), relaxed)
     relaxed.loosen()
     solution = Solution(settled, _proven(model, relaxed, settled, limits), relaxed)
-    # Where whole numbers cost nothing against the guide, what is open is the bound, and a search of
-    # the whole program does not sharpen that in any time that a round has.
-    settled_well = as_good(program, guide, limits.gap, settled)
-    if limits.over() or settled_well or _good(program, solution, limits.gap):
+    if limits.over() or _good(program, solution, limits.gap):
         return solution
     # The counts hint a search of the whole program for as long as there is time.
     relaxed.loosen()
     return _Whole(program, limits, settled, 0.5, relaxed, decision_columns(model)).solve()
+
+
+def _promised(program: Program, counts: list[int]) -> dict[str, StageResult]:
+    """What the counts reach; the proof is left to whoever sees what becomes of them."""
+    return {
+        objective.name: StageResult(objective.value(counts), trivial(program, objective), 0.0)
+        for objective in program.objectives
+    }
 
 
 def _proven(
@@ -196,11 +209,13 @@ def _proven(
     """What the relaxation and priced decisions prove of the counts."""
     prover = Prover(model.program, relaxed, decision_columns(model), counts)
     stages: dict[str, StageResult] = {}
-    for objective in model.program.objectives:
+    objectives = model.program.objectives
+    for position, objective in enumerate(objectives):
         began = time.monotonic()
         value = objective.value(counts)
         slack = int(limits.gap * ENOUGH * max(0, objective.value(model.program.rest) - value))
-        bound = prover.bound(objective, value, value - slack, limits.effort(), limits.stop)
+        later = len(objectives) - position - 1
+        bound = prover.bound(objective, value, value - slack, limits.effort(), limits.stop, later)
         prover.pin(objective, value)
         stages[objective.name] = StageResult(value, bound, time.monotonic() - began)
     return stages

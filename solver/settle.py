@@ -32,6 +32,8 @@ NEAR = Reach(patterns=600, close=60, more=False)
 WIDE = Reach(patterns=2_000, close=200, more=True)
 TIME = 0.4
 """Part of the time left that one search may take."""
+AT_LEAST = 3.0
+"""Seconds that it may take in any case, where there are so many left: in less it finds nothing."""
 STEPS = 3
 """Bins by which the number of a pattern may differ from the guide's."""
 DRIFT = 6
@@ -62,7 +64,7 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             Window(low.tolist(), high.tolist()),
             np.clip(hint, low, high).tolist(),
             None,
-            limits.effort(TIME * limits.clock.left()),
+            limits.effort(max(AT_LEAST, TIME * limits.clock.left())),
             limits.stop,
             enough=enough,
         )

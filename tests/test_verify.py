@@ -33,7 +33,7 @@ from trencadis.models import (
     Topology,
 )
 from trencadis.models.plan import Preempt
-from trencadis.solver.verify import stage_values, verify
+from trencadis.solver.verify import prepare, stage_values, verify
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.facts import Facts, gather
 from trencadis.solver.verify.fits import Fits, Shapes
@@ -47,7 +47,8 @@ from trencadis.solver.verify.targets import Targets, largest_sum
 
 
 def facts_of(snap: Snapshot, *starts: Start) -> Facts:
-    return gather(situate(snap), b.plan_of(snap, *starts))
+    known = prepare(snap)
+    return gather(known.situation, b.plan_of(snap, *starts), known.stages, known.do_nothing)
 
 
 def honest(snap: Snapshot, *starts: Start) -> Plan:

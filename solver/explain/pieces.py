@@ -1,8 +1,8 @@
-"""Idle GPUs as pieces: how many nodes have how many, per domain of the fabric, for whom."""
+"""Idle GPUs per domain of the fabric, for whom, and the slots that they make."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
 from trencadis.solver.fabric import Domain
@@ -16,16 +16,6 @@ def reach(ways: Sequence[Alternative]) -> tuple[frozenset[str | None], int]:
     for alternative in ways:
         columns |= alternative.way.need.columns
     return frozenset(alternative.way.need.model for alternative in ways), columns
-
-
-def pieces(room: Room, models: frozenset[str | None], columns: int) -> Counter[int]:
-    """Number of nodes by their idle GPUs of the models."""
-    found: Counter[int] = Counter()
-    for state, column, paths in room.groups:
-        if columns >> column & 1:
-            idle = sum(len(gpus) for model, gpus in state.idle.items() if model in models)
-            found[idle] += sum(paths.values())
-    return found
 
 
 def by_level(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ class Scene:
     """The nodes as the plan leaves them."""
     shape_of: Mapping[str, Shape]
     _rooms: dict[object, Room] = field(default_factory=dict)
+    _by_tier: Counter[int] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -53,6 +55,13 @@ class Scene:
             (len(gpus) for state in self.facts.capacity.empty for gpus in state.idle.values()),
             default=0,
         )
+
+    def started_above(self, tier: int) -> int:
+        """Jobs of higher tiers that the plan starts."""
+        if self._by_tier is None:
+            worth = self.facts.values.worth
+            self._by_tier = Counter(worth[name].tier for name in self.ledger.started)
+        return sum(count for other, count in self._by_tier.items() if other < tier)
 
     def without(self, gone: Collection[str], holds: Collection[str]) -> Room:
         """The nodes now, had these jobs left and were these jobs' holds let go."""

@@ -8,7 +8,7 @@ from trencadis.models import Job
 from trencadis.models.base import seconds
 from trencadis.models.explanation import Reason
 from trencadis.models.plan import Evidence
-from trencadis.solver.explain.pieces import by_level, pieces, reach, slots
+from trencadis.solver.explain.pieces import by_level, reach, slots
 from trencadis.solver.explain.said import Said, names, some, span, when
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.sliced import in_pieces, no_piece
@@ -45,13 +45,11 @@ def holders(scene: Scene, job: Job) -> list[str]:
 
 def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     models, columns = reach(ways)
-    worth = scene.facts.values.worth
-    own = worth[job.name]
+    own = scene.facts.values.worth[job.name]
     before, after = (
-        sum(size * n for size, n in pieces(room, models, columns).items())
+        sum(size * n for size, n in room.idle(models, columns).items())
         for room in (scene.before, scene.after)
     )
-    ahead = [name for name in scene.ledger.started if worth[name].tier < own.tier]
     text = "it fits now, but jobs that start now come first and leave no room"
     if job.request.gpus:
         text += f": of {some(before, 'idle GPU')} that it may use they leave {after}"
@@ -65,7 +63,7 @@ def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
             "idle_gpus_after": after,
             "saves": own.wait,
             "started": len(scene.ledger.started),
-            "started_of_higher_tiers": len(ahead),
+            "started_of_higher_tiers": scene.started_above(own.tier),
         },
     )
 
@@ -146,7 +144,7 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
             "not enough CPU or memory is free on the nodes it may use",
             evidence | {"slots": slots(room, ways)},
         )
-    idle = pieces(room, models, columns)
+    idle = room.idle(models, columns)
     total = sum(size * number for size, number in idle.items())
     largest, wanted = max(idle, default=0), each * job.minimum
     evidence |= {"idle_gpus": total, "largest_node": largest}

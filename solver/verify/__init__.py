@@ -7,7 +7,8 @@ lists them, and `verify` knows none of them by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from trencadis.models import Plan, Snapshot, Start
 from trencadis.solver.verify import (
@@ -24,11 +25,11 @@ from trencadis.solver.verify import (
 )
 from trencadis.solver.verify.facts import gather
 from trencadis.solver.verify.growing import without_further
-from trencadis.solver.verify.situation import situate
+from trencadis.solver.verify.situation import Situation, situate
 from trencadis.solver.verify.stages import Stages, place_starts, states_after
 from trencadis.solver.verify.verdict import Verdict, Violation
 
-__all__ = ["Verdict", "Violation", "stage_values", "verify"]
+__all__ = ["Prepared", "Verdict", "Violation", "prepare", "stage_values", "verify"]
 
 RULES = (
     *rule_nodes.RULES,
@@ -42,15 +43,34 @@ RULES = (
 """Rules about what a well-formed plan does."""
 
 
-def verify(snapshot: Snapshot, plan: Plan, *, fingerprint: str | None = None) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A snapshot, worked out for any plan: on large ones about half of a verification."""
+
+    fingerprint: str
+    situation: Situation
+    stages: Stages
+    do_nothing: Mapping[str, int]
+    """Objective by stage if nothing starts."""
+
+
+def prepare(snapshot: Snapshot) -> Prepared:
+    """What `verify` needs of the snapshot, which must be sound (`trencadis.models.check`)."""
+    situation = situate(snapshot)
+    stages = Stages(situation)
+    nothing = stages.values((), situation.states)
+    return Prepared(snapshot.fingerprint(), situation, stages, nothing)
+
+
+def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> Verdict:
     """Every rule that the plan breaks, and what its stages cost.
 
     The snapshot must be sound (`trencadis.models.check`). A plan whose form is broken
-    (`rule_form`) is not judged further. `fingerprint` is the snapshot's, for callers that have just
-    worked it out: on large snapshots that takes as long as everything else.
+    (`rule_form`) is not judged further. `prepared` is the same snapshot's, where the caller has it.
     """
-    situation = situate(snapshot)
-    broken = tuple(rule_form.fingerprint(fingerprint or snapshot.fingerprint(), plan))
+    prepared = prepared or prepare(snapshot)
+    situation = prepared.situation
+    broken = tuple(rule_form.fingerprint(prepared.fingerprint, plan))
     broken += tuple(rule_holds.held(situation, plan))
     plan = rule_holds.without_held(situation, plan)
     form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM)
@@ -58,7 +78,7 @@ def verify(snapshot: Snapshot, plan: Plan, *, fingerprint: str | None = None) ->
     if broken:
         return Verdict(broken)
     core = without_further(plan)
-    facts = gather(situation, core)
+    facts = gather(situation, core, prepared.stages, prepared.do_nothing)
     broken = tuple(violation for rule in RULES for violation in rule(facts, core))
     broken += tuple(violation for rule in rule_growth.RULES for violation in rule(facts, plan))
     return Verdict(

@@ -47,14 +47,16 @@ class Facts:
     do_nothing: Mapping[str, int]
 
 
-def gather(base: Situation, plan: Plan) -> Facts:
-    """The facts of this plan."""
+def gather(
+    base: Situation, plan: Plan, stages: Stages, do_nothing: Mapping[str, int]
+) -> Facts:
+    """The facts of this plan; `stages` and `do_nothing`: of the snapshot as it is."""
     removed = {resize.job: resize.remove for resize in plan.resizes if resize.remove}
     situation = without(base, (stop.job for stop in plan.preempts), removed)
     starts = place_starts(situation, plan.starts)
     started = frozenset(entry.job.name for entry in starts)
     states = states_after(situation, starts)
-    stages, ledger = Stages(base), Ledger(situation)
+    ledger = Ledger(situation)
     used = dict(ledger.before)
     for entry in starts:
         for row, amount in ledger.charges_of(entry):
@@ -77,7 +79,7 @@ def gather(base: Situation, plan: Plan) -> Facts:
         order=order,
         blocked=order.blocked(started),
         objective=stages.values(starts, states, situation, changed),
-        do_nothing=stages.values((), base.states),
+        do_nothing=do_nothing,
     )
 
 
