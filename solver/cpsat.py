@@ -21,6 +21,8 @@ class Effort:
     seed: int
     deterministic: bool
     presolve: bool = True
+    linearization: int = 1
+    """How much of the model its linear relaxation takes in, 0 to 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
     parameters.symmetry_level = 0
     parameters.catch_sigint_signal = False
     parameters.cp_model_presolve = effort.presolve
+    parameters.linearization_level = effort.linearization
     if effort.deterministic:
         parameters.num_workers = 1
         parameters.max_deterministic_time = max(0.01, effort.seconds)

@@ -29,8 +29,6 @@ class NodeLedger:
 
     state: NodeState
     column: int
-    kind: int
-    """Nodes of one kind took the same when the round began."""
     idle: dict[str, int]
     """Idle GPUs by model."""
     free: list[int]
@@ -40,6 +38,8 @@ class NodeLedger:
     """Taken by an exclusive job."""
     desk: Desk = field(default_factory=Desk)
     """GPUs of the second stage."""
+    kind: int = -1
+    """Nodes of one kind took the same when the round began."""
 
     def whole(self) -> list[Need]:
         """What takes whole GPUs: the needs, then the GPUs that were opened for pieces."""
@@ -57,10 +57,10 @@ class Ledger:
             state.name: NodeLedger(
                 state,
                 column[state.name],
-                kinds.setdefault(alike(state, column[state.name]), len(kinds)),
                 {model: len(indices) for model, indices in state.idle.items()},
                 list(state.free),
                 desk=Desk(state.cutter, facts.profile, state.cuts, state.blanks),
+                kind=kinds.setdefault(alike(state, column[state.name]), len(kinds)),
             )
             for state in facts.capacity.states
         }

@@ -25,6 +25,7 @@ def prove(
     facts: Facts,
     model: Model,
     solution: Solution,
+    decided: Sequence[int],
     constants: Sequence[int],
     nothing: Mapping[str, int],
     achieved: Mapping[str, int],
@@ -36,8 +37,8 @@ def prove(
     `opened`: the model has all possible victims gone, at no cost: what a plan with preemption can
     reach at best, but no bound for fragmentation, which counts what is idle.
 
-    `constants`: spread of what runs, by tier, which the model leaves out; `nothing` and
-    `achieved`: the stages if nothing starts, and under the plan.
+    `decided`: the plan as counts of the model; `constants`: spread of what runs, by tier, which the
+    model leaves out; `nothing` and `achieved`: the stages if nothing starts, and under the plan.
     """
     prover: Prover | None = None
     seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds, limits.clock.left())
@@ -59,7 +60,7 @@ def prove(
             if prover is None:
                 relaxed = solution.relaxed or LinearProgram(model.program)
                 relaxed.loosen()
-                prover = Prover(model.program, relaxed, decision_columns(model), solution.counts)
+                prover = Prover(model.program, relaxed, decision_columns(model), decided)
                 for before, (pinned, _) in zip(objectives[:position], earlier, strict=True):
                     prover.pin(before, pinned)
             effort = replace(limits.effort(), seconds=clock.left())

@@ -20,10 +20,6 @@ HARD_SECONDS = 2.0
 SHARP_SECONDS = 0.5
 """What pricing a stage may take: where the relaxation's bound is too weak, or is not."""
 
-RELAXATIONS = 2
-"""Of a stage: before and after its decisions were priced."""
-
-
 class Prover:
     """Bounds the stages of a program one after the other, each given the ones before it."""
 
@@ -55,10 +51,9 @@ class Prover:
     ) -> int:
         """A lower bound of the objective, at most `value`; tries harder while below `enough`.
 
-        `later`: so many more stages share the effort; each needs its relaxations.
+        `later`: so many more stages share the effort.
         """
         best = trivial(self.program, objective)
-        proof: SafeBound | None = None
         for tightened in (False, True):
             if best >= value or effort.seconds <= 0:
                 break
@@ -70,16 +65,15 @@ class Prover:
             flat = self.relaxed.flat()
             proof = safe_bound(self.program, objective, flat, relaxation.duals)
             best = max(best, proof.value)
+            self.low, self.high = reach(proof, value, self.low, self.high)
             if tightened or best >= value or stop.is_set():
                 break
             # Even where the bound is sharp enough for this stage: what it leaves open, the
             # relaxations of all later stages exploit. The cut ends that.
             most = SHARP_SECONDS if best >= enough else HARD_SECONDS
             if not effort.deterministic:
-                effort = replace(effort, seconds=effort.seconds - spent)
-                most = min(most, (effort.seconds - RELAXATIONS * (later + 1) * spent) / 2)
-            if most <= 0:
-                break
+                effort = replace(effort, seconds=max(0.0, effort.seconds - spent))
+                most = min(most, effort.seconds / (later + 2))
             priced = decide(
                 self.relaxed.rows,
                 flat,
@@ -88,7 +82,7 @@ class Prover:
                 self.decision,
                 Window(self.low.tolist(), self.high.tolist()),
                 self._counts,
-                replace(effort, seconds=min(effort.seconds / 3, most)),
+                replace(effort, seconds=most),
                 stop,
                 self._cuts,
                 self._supply,
@@ -100,8 +94,6 @@ class Prover:
             best = priced.bound
             self._cuts.append(len(self.relaxed.rows))
             self.relaxed.add(priced.cut)
-        if proof is not None:
-            self.low, self.high = reach(proof, value, self.low, self.high)
         return min(best, value)
 
     def pin(self, objective: Objective, value: int) -> None:

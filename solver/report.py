@@ -23,6 +23,7 @@ from trencadis.solver.explain.scene import Scene
 from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model
+from trencadis.solver.model.encode import decisions_of
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
@@ -83,12 +84,12 @@ def make_plan(
     before, after = leftovers(facts, {}), leftovers(later, placements)
     frag_before, frag_after = fragmentation(facts, before), fragmentation(later, after)
     changed = changed_by(facts, gone, waiting, constants, nodes)
+    opened = outcome.open_model
     stages = prove(
         facts,
-        outcome.open_model or outcome.model,
-        outcome.solution
-        if outcome.open_model is None
-        else Solution(list(outcome.open_model.program.rest), {}),
+        opened or outcome.model,
+        outcome.solution if opened is None else Solution([], {}),
+        decisions_of(outcome.model, ledger) if opened is None else opened.program.rest,
         constants,
         nothing=score(facts, {}, constants, frag_before, {}),
         achieved=score(
@@ -99,7 +100,7 @@ def make_plan(
             {name: cost for name, rest in after.items() if (cost := rest.layout_cost())},
         ),
         limits=limits,
-        opened=outcome.open_model is not None,
+        opened=opened is not None,
     )
     room = room_of(
         [_state_after(state, after[state.name]) for state in later.capacity.states],

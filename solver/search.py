@@ -181,7 +181,7 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     settled = None if large or limits.over() else settle(model, guide, limits)
     if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.
-        return Solution(whole_part(guide.point).tolist(), {}, relaxed, partial=True)
+        return Solution(whole_part(guide.point).tolist(), {}, partial=True)
     if limits.over() or as_good(program, guide, limits.gap, settled):
         # Where whole numbers cost nothing against the guide, what is open is the bound, and a
         # search of the whole program does not sharpen that in any time that a round has.
