@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from trencadis.models import Snapshot
     from trencadis.solver.round import Options
     from trencadis.whatif.capacity.offers import Offer
-    from trencadis.whatif.capacity.snapshot import Attempt
     from trencadis.whatif.capacity.target import Target
+    from trencadis.whatif.capacity.verdict import Attempt
 
 SourceArg = Annotated[
     str, typer.Argument(metavar="SNAPSHOT", help="JSON file, or - for stdin.")

@@ -14,7 +14,8 @@ from rich.text import Text
 from trencadis.views.io import clean
 from trencadis.views.words import count
 from trencadis.whatif.capacity.offers import Mix, Offer
-from trencadis.whatif.capacity.snapshot import Attempt, Found, Search, Status, Verdict
+from trencadis.whatif.capacity.snapshot import Found, Search, Status
+from trencadis.whatif.capacity.verdict import Attempt, Verdict
 
 SHOWN = 12
 """Attempts in the table; --json has all."""

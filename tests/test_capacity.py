@@ -16,8 +16,9 @@ from trencadis.models import InvalidInputError, Snapshot
 from trencadis.solver.round import Options
 from trencadis.solver.verify import verify
 from trencadis.whatif.capacity.offers import Offer, kept, price_of, rented, with_mix
-from trencadis.whatif.capacity.snapshot import Found, Search, Status, Verdict, cheapest
+from trencadis.whatif.capacity.snapshot import Found, Search, Status, cheapest
 from trencadis.whatif.capacity.target import Target, targets
+from trencadis.whatif.capacity.verdict import Verdict
 from trencadis.whatif.prices import example_prices
 
 OPTIONS = Options(time_limit_s=10, deterministic=True)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from trencadis.models import Plan, Snapshot
 from trencadis.models import Status as PlanStatus
 from trencadis.solver.clock import Clock, Limits
-from trencadis.solver.model.problem import facts
 from trencadis.solver.round import Options, solve
 from trencadis.whatif.capacity.offers import Mix, Offer, price_of, with_mix
-from trencadis.whatif.capacity.relaxed import Candidate, Relaxation, Waits, asks_milli
+from trencadis.whatif.capacity.relaxed import Candidate, Relaxation, Waits
 from trencadis.whatif.capacity.target import Target
+from trencadis.whatif.capacity.verdict import (
+    Attempt,
+    Load,
+    Verdict,
+    is_best,
+    load_of,
+    measured,
+    missed_by,
+)
 
 FEW = 32
 """Jobs so few that a node for each task is a good first guess."""
@@ -25,18 +32,7 @@ STEP = 1.1
 """Once tries run out, each further one costs at least so many times as much."""
 FURTHER = 40
 """Tries at growing prices, at most."""
-NAMED = 3
-"""Jobs named where a mix fails."""
 
-
-class Verdict(StrEnum):
-    """What a round on a mix showed."""
-
-    MET = "met"
-    REFUTED = "refuted"
-    """The plan is proven best, and misses a target."""
-    OPEN = "open"
-    """The plan misses a target, and a better one is not excluded."""
 
 
 class Status(StrEnum):
@@ -50,20 +46,6 @@ class Status(StrEnum):
     """No mix of up to so many nodes of each kind meets the targets: proven."""
     OPEN = "open"
     """None was found, and none is excluded from the lower bound on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A mix, and the round solved on it."""
-
-    mix: Mix
-    price_milli: int
-    verdict: Verdict
-    values: dict[str, float]
-    """By measure of the targets."""
-    why: str
-    """Which target it misses, or what is in its way; empty if it meets all."""
-    plan: Plan = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +191,13 @@ class _Searcher:
             plan = self._solved(mix, gap)
             values = measured(plan, self.wanted.targets, self.load)
             missed = [t for t in self.wanted.targets if not t.met(values[t.measure])]
-            proven = _is_best(plan)
+            proven = is_best(plan)
             if not missed or proven or plan.proof.status is not PlanStatus.GAP:
                 break  # a search to the end has nothing to add
         verdict = Verdict.MET
         if missed:
             verdict = Verdict.REFUTED if proven else Verdict.OPEN
-        why = _missed(plan, missed, values, self.load)
+        why = missed_by(plan, missed, values, self.load)
         attempt = Attempt(mix, price, verdict, values, why, plan)
         self.attempts.append(attempt)
         if self.told is not None:
@@ -231,62 +213,7 @@ class _Searcher:
         mix = tuple(_first_guess(self.wanted, self.load))
         plan = self._solved(mix, self.wanted.options.gap)
         values = measured(plan, self.wanted.targets, self.load)
-        return _missed(plan, self.wanted.targets, values, self.load)
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The jobs of a round."""
-
-    eligible: frozenset[str]
-    """Those that wait and take part in it."""
-    milli: Mapping[str, int]
-    """By job: GPUs that it needs to start."""
-
-
-def load_of(base: Snapshot) -> Load:
-    """The jobs of a snapshot, whatever nodes it has."""
-    milli = {job.name: asks_milli(job) for job in base.jobs}
-    return Load(frozenset(facts(base).values.eligible), milli)
-
-
-def measured(plan: Plan, targets: Sequence[Target], load: Load) -> dict[str, float]:
-    """The measures of the targets after a plan. Jobs that take no part in the round don't count."""
-    waiting = [entry.job for entry in plan.pending if entry.job in load.eligible]
-    waiting += [entry.job for entry in plan.preempts]
-    shortfall = next((s.objective for s in plan.proof.stages if s.name == "guarantee"), 0)
-    values = {
-        "pending": float(len(waiting)),
-        "pending_gpus": sum(load.milli[name] for name in waiting) / 1_000,
-        "fragmentation": plan.metrics.fragmentation_after_milli / 1_000,
-        "shortfall": shortfall / 1_000,
-    }
-    return {target.measure: values[target.measure] for target in targets}
-
-
-def _missed(
-    plan: Plan, missed: Sequence[Target], values: dict[str, float], load: Load
-) -> str:
-    parts = []
-    for target in missed:
-        if target.measure in ("pending", "pending_gpus"):
-            waiting = [entry for entry in plan.pending if entry.job in load.eligible]
-            codes = Counter(entry.code for entry in waiting)
-            codes["preempted"] += len(plan.preempts)
-            told = ", ".join(f"{count} {code}" for code, count in codes.most_common() if count)
-            names = "; ".join(entry.sentence for entry in waiting[:NAMED])
-            number = len(waiting) + len(plan.preempts)
-            parts.append(f"{number} wait ({told}): {names}".rstrip(": "))
-        else:
-            parts.append(f"{target.measure} is {values[target.measure]:g}")
-    return "; ".join(parts)
-
-
-def _is_best(plan: Plan) -> bool:
-    """Whether no plan is better in any stage."""
-    stages = plan.proof.stages
-    whole = plan.proof.bound_scope == "full"
-    return whole and all(stage.objective == stage.bound for stage in stages)
+        return missed_by(plan, self.wanted.targets, values, self.load)
 
 
 def _least(targets: Sequence[Target], measure: str, scale: int) -> int | None:
@@ -307,6 +234,3 @@ def _first_guess(wanted: Search, load: Load) -> list[int]:
         guess = tasks if tasks <= FEW else -(-gpus // size) + SPARE
         found.append(min(offer.most, max(1, guess)))
     return found
-
-
-__all__ = ["Attempt", "Found", "Search", "Status", "Verdict", "cheapest", "measured"]
