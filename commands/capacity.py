@@ -5,10 +5,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trencadis.commands.capacity_trace import (
+    EffortOption,
+    MtbfOption,
+    Neighbours,
+    ProcessesOption,
+    QueuesOption,
+    RepairOption,
+    ReplayPolicy,
+    RoundOption,
+    Seeds,
+    TraceRequest,
+    WindowOption,
+    is_trace,
+    search_replays,
+)
+from trencadis.commands.replay import (
+    FormatOption,
+    ScaleOption,
+    ThroughputsOption,
+    TimezoneOption,
+    duration,
+    window,
+)
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
@@ -19,7 +43,10 @@ if TYPE_CHECKING:
     from trencadis.whatif.capacity.verdict import Attempt
 
 SourceArg = Annotated[
-    str, typer.Argument(metavar="SNAPSHOT", help="JSON file, or - for stdin.")
+    str,
+    typer.Argument(
+        metavar="SNAPSHOT|TRACE", help="A snapshot in JSON (- for stdin); else a trace, replayed."
+    ),
 ]
 Kinds = Annotated[
     list[str] | None,
@@ -63,9 +90,55 @@ def capacity(
     workers: opt.Workers = 8,
     deterministic: opt.Deterministic = False,
     seed: opt.Seed = 0,
+    form: FormatOption = None,
+    timezone: TimezoneOption = "UTC",
+    throughputs: ThroughputsOption = None,
+    scale_load: ScaleOption = None,
+    window_of: WindowOption = None,
+    queues: QueuesOption = 0,
+    replay_policy: ReplayPolicy = "trencadis",
+    seeds: Seeds = 1,
+    neighbours: Neighbours = 3,
+    round_length: RoundOption = "300s",
+    mtbf: MtbfOption = 0.0,
+    repair: RepairOption = 4.0,
+    effort: EffortOption = 0.5,
+    processes: ProcessesOption = None,
     json: opt.Json = False,
 ) -> None:
-    """Find the cheapest mix of nodes that meets a target, with a proof."""
+    """Find the cheapest mix of nodes that meets a target; on a snapshot with a proof."""
+    if is_trace(source, form):
+        if shrink or not sku or not target:
+            raise typer.BadParameter("a trace takes --sku KIND and --target, as p95_wait<1h")
+        search_replays(
+            context,
+            TraceRequest(
+                source=Path(source),
+                kinds=tuple(sku),
+                targets=tuple(target),
+                most=max_nodes,
+                tries=tries,
+                prices=prices,
+                fabric=fabric or "infiniband",
+                policy_file=policy,
+                form=form,
+                timezone=timezone,
+                throughputs=throughputs,
+                scale_load=scale_load,
+                window=None if window_of is None else window(window_of),
+                queues=queues,
+                policy=replay_policy,
+                seeds=seeds,
+                neighbours=neighbours,
+                round_seconds=duration(round_length),
+                mtbf=mtbf,
+                repair=repair,
+                effort=effort,
+                processes=processes,
+            ),
+            json,
+        )
+        return
     if shrink == bool(sku):
         raise typer.BadParameter("give --sku KIND for nodes to come, or --shrink")
     from trencadis.commands.scene import list_of_prices
