@@ -103,7 +103,8 @@ def test_neighbours_find_what_halving_passes_by(
 
 def test_kinds_stand_in_for_each_other_where_that_is_cheaper(trace: Trace) -> None:
     told: list[Trial] = []
-    found = cheapest_replayed(searched(trace, "p95_wait<10m", KINDS, neighbours=2), told.append)
+    dense = trace.faster(4)
+    found = cheapest_replayed(searched(dense, "p95_wait<10m", KINDS, neighbours=2), told.append)
     assert found.best is not None
     assert tuple(told) == found.trials
     met = [trial for trial in found.trials if trial.met]
