@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trencadis.commands.capacity_rent import Growth, Months, Renting
 from trencadis.commands.capacity_trace import (
     EffortOption,
     MtbfOption,
@@ -38,9 +39,9 @@ from trencadis.views import options as opt
 if TYPE_CHECKING:
     from trencadis.models import Snapshot
     from trencadis.solver.round import Options
-    from trencadis.whatif.capacity.offers import Offer
-    from trencadis.whatif.capacity.target import Target
+    from trencadis.whatif.capacity.snapshot import Search
     from trencadis.whatif.capacity.verdict import Attempt
+    from trencadis.whatif.prices import PriceList
 
 SourceArg = Annotated[
     str,
@@ -104,6 +105,8 @@ def capacity(
     repair: RepairOption = 4.0,
     effort: EffortOption = 0.5,
     processes: ProcessesOption = None,
+    months: Months = 0,
+    growth: Growth = 0.0,
     json: opt.Json = False,
 ) -> None:
     """Find the cheapest mix of nodes that meets a target; on a snapshot with a proof."""
@@ -136,6 +139,7 @@ def capacity(
                 effort=effort,
                 processes=processes,
             ),
+            Renting(months, growth),
             json,
         )
         return
@@ -158,6 +162,7 @@ def capacity(
         seed=seed,
     )
     from trencadis.whatif.capacity.offers import kept, rented
+    from trencadis.whatif.capacity.snapshot import Search
 
     base = Session(context).snapshot(source, policy)
     if shrink:
@@ -166,8 +171,8 @@ def capacity(
     else:
         rest = base
         offers, priced = rented(base, sku or [], listed, fabric, max_nodes)
-    currency = listed.currency if priced else None
-    _search(rest, offers, wanted, options, tries, (currency, listed.as_of), json)
+    search = Search(rest, tuple(offers), wanted, options, tries)
+    _search(search, listed, priced, Renting(months, growth), json)
 
 
 def _served(snapshot: Snapshot, options: Options) -> Snapshot:
@@ -181,34 +186,30 @@ def _served(snapshot: Snapshot, options: Options) -> Snapshot:
 
 
 def _search(
-    base: Snapshot,
-    offers: list[Offer],
-    wanted: tuple[Target, ...],
-    options: Options,
-    tries: int,
-    money: tuple[str | None, str],
-    json: bool,
+    search: Search, listed: PriceList, priced: bool, renting: Renting, json: bool
 ) -> None:
     from trencadis.commands.capacity_views import Answer, found_record, found_view, mix_words
     from trencadis.views import io
     from trencadis.views.interrupt import interruptible
     from trencadis.views.outcome import Code, CommandError
     from trencadis.views.session import dumps
-    from trencadis.whatif.capacity.snapshot import Search, cheapest
+    from trencadis.whatif.capacity.snapshot import cheapest
+
+    renting.check(priced)
 
     def told(attempt: Attempt) -> None:
-        what = mix_words(offers, attempt.mix)
+        what = mix_words(search.offers, attempt.mix)
         io.tell(f"trencadis: {io.clean(what)}: {attempt.verdict}")
 
-    search = Search(base, tuple(offers), wanted, options, tries)
     found, interrupted = interruptible(
         lambda stop: cheapest(search, stop, told), "Looking for the cheapest mix"
     )
-    answer = Answer(search, found, *money)
+    rentals = renting.of(search.offers, None if found.best is None else found.best.mix, listed)
+    answer = Answer(search, found, listed.currency if priced else None, listed.as_of)
     if json:
-        io.write(io.STANDARD, dumps(found_record(answer)))
+        io.write(io.STANDARD, dumps(found_record(answer) | renting.record(rentals)))
     else:
-        io.show(*found_view(answer))
+        io.show(*found_view(answer), *renting.view(rentals, listed))
     if interrupted:
         raise CommandError(Code.INTERRUPTED, "interrupted; this is what was known so far")
     if found.best is None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trencadis.commands.capacity_rent import Renting
+
 if TYPE_CHECKING:
     from trencadis.models import Policy, Snapshot
     from trencadis.models.trace import Trace
@@ -89,7 +91,9 @@ def is_trace(source: str, form: str | None) -> bool:
     return bool(start) and not start.startswith(b"{")
 
 
-def search_replays(context: typer.Context, asked: TraceRequest, json: bool) -> None:
+def search_replays(
+    context: typer.Context, asked: TraceRequest, renting: Renting, json: bool
+) -> None:
     """Finds and shows."""
     from trencadis.commands.scene import list_of_prices
     from trencadis.views import io
@@ -99,6 +103,7 @@ def search_replays(context: typer.Context, asked: TraceRequest, json: bool) -> N
 
     listed = list_of_prices(context, asked.prices)
     wanted, priced = _wanted(context, asked, listed)
+    renting.check(priced)
 
     def told(trial: Trial) -> None:
         from trencadis.commands.capacity_views import mix_words
@@ -111,10 +116,14 @@ def search_replays(context: typer.Context, asked: TraceRequest, json: bool) -> N
     from trencadis.commands.capacity_views import TraceAnswer, trace_record, trace_view
 
     answer = TraceAnswer(wanted, found, listed.currency if priced else None, listed.as_of)
+    best = found.best
+    rentals = (
+        [] if best is None else renting.of(wanted.offers, best.mix, listed, samples=best.busy)
+    )
     if json:
-        io.write(io.STANDARD, dumps(trace_record(answer)))
+        io.write(io.STANDARD, dumps(trace_record(answer) | renting.record(rentals)))
     else:
-        io.show(*trace_view(answer))
+        io.show(*trace_view(answer), *renting.view(rentals, listed))
     if found.best is None:
         raise CommandError(Code.NO_PLAN)
 

@@ -59,3 +59,15 @@ def test_what_it_refuses(program: Program, words: tuple[str, ...], code: int) ->
     told = program("capacity", SOURCE, *words)
     assert told.code == code
     assert "Traceback" not in told.err
+
+
+def test_renting_what_was_found(program: Program) -> None:
+    words = ("--sku", "h100-8", *FIXED, "--months", "12")
+    told = program("capacity", SOURCE, *words, "--json")
+    renting = json.loads(told.out)["renting"]
+    assert renting["cost"] == renting["lower_bound"] < renting["on_demand"]
+    assert renting["kinds"][0]["leases"][0]["contract"] == "year"
+    shown = program("capacity", SOURCE, *words, "--growth-percent", "5")
+    assert "the least" in shown.out
+    assert program("capacity", SOURCE, "--sku", "h100-8", "--growth-percent", "5").code == 2
+    assert program("capacity", SOURCE, "--sku", "v100-8", "--months", "5").code == 2
