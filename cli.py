@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from trencadis.commands import capacity as capacity_command
 from trencadis.commands import explain as explaining
 from trencadis.commands import imports
 from trencadis.commands import kubernetes as kubernetes_commands
@@ -38,6 +39,7 @@ app.add_typer(kubernetes_commands.app, name="kubernetes")
 app.command()(log_command.log)
 app.command()(replay_command.replay)
 app.command()(whatif_command.whatif)
+app.command()(capacity_command.capacity)
 serving.register(app)
 
 

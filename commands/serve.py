@@ -39,6 +39,10 @@ Gates = Annotated[
     typer.Option("--gate", metavar="NAME", help="A scheduling gate that waits for us; repeatable."),
 ]
 
+Prices = Annotated[
+    FileOption, typer.Option(metavar="FILE", help="Price list of /v1/whatif; an example if absent.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the program."""
@@ -60,9 +64,10 @@ def serve(
     kube_token: KubeToken = None,
     kube_ca: KubeCa = None,
     gate: Gates = None,
+    prices: Prices = None,
     json: Annotated[bool, typer.Option("--json", help="Log lines as JSON.")] = False,
 ) -> None:
-    """Answer over HTTP: solve, explain, extenders of kube-scheduler and Volcano."""
+    """Answer over HTTP: solve, explain, what-if, extenders of kube-scheduler and Volcano."""
     from trencadis.views import io
     from trencadis.views.outcome import Code, CommandError
 
@@ -81,6 +86,11 @@ def serve(
     for path in (certificate, key, client_ca, kube_token, kube_ca):
         if path is not None:
             io.read(str(path))
+    if prices is not None:
+        from trencadis.whatif.prices import load_prices
+
+        with io.source_named(str(prices)):
+            load_prices(io.read(str(prices)))
     config = Config(
         host=host,
         port=port,
@@ -96,6 +106,9 @@ def serve(
         kube_token=kube_token,
         kube_ca=kube_ca,
         gates=tuple(gate or ()),
+        worker="trencadis.commands.service_worker",
+        whatif=True,
+        prices=prices,
     )
     config.check()
     run(config, json_logs=json)

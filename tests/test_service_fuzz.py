@@ -42,7 +42,15 @@ VOLCANO = (
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
     limits = Limits(solve_seconds=5, grace_seconds=5)
-    config = Config(port=0, workers=1, threads=1, round_seconds=1, limits=limits)
+    config = Config(
+        port=0,
+        workers=1,
+        threads=1,
+        round_seconds=1,
+        limits=limits,
+        worker="trencadis.commands.service_worker",
+        whatif=True,
+    )
     with serving(config) as served:
         content = listing(kube_node("n1"), kube_node("n2"), kube_pod("p", 8), kube_pod("q", 64))
         served.post("/v1/snapshot", content, params={"format": "kubernetes", "wait": 30})
@@ -61,7 +69,9 @@ def test_the_document_lists_every_verb(document: Any) -> None:
         assert "post" in paths[f"/scheduler/{verb}"]
     for verb in (*VOLCANO, "onSessionOpen", "onSessionClose"):
         assert "post" in paths[f"/volcano/{verb}"]
-    for path in ("/v1/solve", "/v1/snapshot", "/v1/explain", "/v1/plan", "/metrics", "/healthz"):
+    for part in ("solve", "snapshot", "explain", "whatif", "plan"):
+        assert f"/v1/{part}" in paths
+    for path in ("/metrics", "/healthz"):
         assert path in paths
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trencadis.models.base import ByName, Count, Name, Positive, Record
+from trencadis.models.base import ByName, Count, Milli, Name, Names, Positive, Record
 from trencadis.models.load import parse
 
 
@@ -39,6 +39,23 @@ class FabricKind(Record):
     price_per_node_hour_milli: Count = 0
 
 
+class Contract(Record):
+    """Terms for a node that is kept for months."""
+
+    name: Name
+    months: Annotated[int, Field(strict=True, ge=1, le=120)]
+    """Its term."""
+    discount_milli: Milli = 0
+    """Off the price on demand, thousandths."""
+    penalty_milli: Milli | None = None
+    """Part of the unpaid rest that ending it early costs; absent: it can't be ended."""
+    prorated: bool = False
+    """Of a term that goes beyond what is planned for, only the months within count; else all do."""
+    skus: Names = ()
+    """The kinds that it is for; all where empty."""
+    source: str = ""
+
+
 class PriceList(Record):
     """Prices of one day. Prices change: give a file of your own."""
 
@@ -47,13 +64,17 @@ class PriceList(Record):
     note: str = ""
     skus: tuple[Sku, ...] = ()
     fabrics: tuple[FabricKind, ...] = ()
+    contracts: tuple[Contract, ...] = ()
     gpu_hour_milli: ByName[Count] = Field(default_factory=dict)
     """By GPU model, for clusters that are given as snapshots."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> PriceList:
-        for kind, entries in (("SKU", self.skus), ("fabric", self.fabrics)):
-            names = [entry.name for entry in entries]
+        for kind, names in (
+            ("SKU", [entry.name for entry in self.skus]),
+            ("fabric", [entry.name for entry in self.fabrics]),
+            ("contract", [entry.name for entry in self.contracts]),
+        ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"a {kind} is given twice: {', '.join(twice)}")

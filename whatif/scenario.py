@@ -6,15 +6,16 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
 from trencadis.models import Fault, InvalidInputError, Job, Queue, Quota, Snapshot
-from trencadis.models.base import ByName, Count, Name, Names, Positive, Record
+from trencadis.models.base import ByName, Count, Name, Names, Record
 from trencadis.models.check import check
 from trencadis.models.faults import from_pydantic
 from trencadis.models.load import decode, duplicate_keys
+from trencadis.whatif.clusters import MOST_NODES
 from trencadis.whatif.kinds import more_nodes
 from trencadis.whatif.prices import PriceList
 
@@ -24,7 +25,7 @@ class Addition(Record):
 
     kind: Name
     """A kind of the price list, MODEL-GPUS, or the name of a node: more like that one."""
-    count: Positive = 1
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)] = 1
     fabric: tuple[Name, ...] | None = None
     """Where in the fabric; new leaf switches where absent (see `kinds.more_nodes`)."""
 

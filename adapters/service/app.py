@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from trencadis import __version__
-from trencadis.adapters.service import api, scheduler, volcano
+from trencadis.adapters.service import api, scenarios, scheduler, volcano
 from trencadis.adapters.service.binding import Binder
 from trencadis.adapters.service.config import Config
 from trencadis.adapters.service.guard import Guard
@@ -27,7 +27,7 @@ def create_app(config: Config) -> FastAPI:
     """The application. Raises InvalidInputError where the setting would let anyone in."""
     config.check()
     metrics, binder = Metrics(), Binder(config)
-    pool = Pool(config.workers, config.limits.waiting)
+    pool = Pool(config.workers, config.limits.waiting, config.worker)
     state = State(config, pool, metrics, wake=binder.wake if config.kube_api else None)
     metrics.watch(
         state.age,
@@ -62,6 +62,8 @@ def create_app(config: Config) -> FastAPI:
     app.state.service = state
     app.state.pool = pool
     app.include_router(api.router(config, state, pool))
+    if config.whatif:
+        app.include_router(scenarios.router(config, state, pool))
     depth = config.limits.depth
     extender = scheduler.Extender(state, metrics, depth)
     app.include_router(scheduler.router(state, extender, binder, depth))

@@ -74,6 +74,12 @@ class Config:
     kube_token: Path | None = None
     kube_ca: Path | None = None
     gates: tuple[str, ...] = ()
+    worker: str = "trencadis.adapters.service.worker"
+    """The module that worker processes run."""
+    whatif: bool = False
+    """Whether they know the task `whatif`; without it there is no /v1/whatif."""
+    prices: Path | None = None
+    """Price list of /v1/whatif; an example where absent."""
     limits: Limits = field(default_factory=Limits)
 
     @property

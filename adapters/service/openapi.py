@@ -81,6 +81,11 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "VolcanoQueue": _record({"queue": _NAMED}),
     "VolcanoJob": _record({"job": _NAMED}),
     "VolcanoTask": _record({"task": _TASK}),
+    "WhatIf": _record(
+        {"scenarios": {"type": "array", "items": OBJECT, "minItems": 1, "maxItems": 16}},
+        snapshot=OBJECT,
+        fabric=STRING,
+    ),
     "Problem": _record(
         {"type": STRING, "title": STRING, "status": {"type": "integer"}, "detail": STRING},
         faults={"type": "array", "items": _record({"path": STRING, "message": STRING})},

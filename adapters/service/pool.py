@@ -36,7 +36,11 @@ class Done:
 class Pool:
     """Processes that do one task at a time each. Used from one event loop."""
 
-    def __init__(self, workers: int, waiting: int) -> None:
+    def __init__(
+        self, workers: int, waiting: int, module: str = "trencadis.adapters.service.worker"
+    ) -> None:
+        """`module`: what each process runs."""
+        self._module = module
         self._size, self._most_waiting = workers, waiting
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._all: set[_Worker] = set()
@@ -109,12 +113,12 @@ class Pool:
                 self._all.discard(worker)
                 worker.kill_now()
                 self.killed += 1
-                worker = _Worker()
+                worker = _Worker(self._module)
                 self._all.add(worker)
             self._free.put_nowait(worker)
 
     async def _made(self) -> _Worker:
-        worker = _Worker()
+        worker = _Worker(self._module)
         self._all.add(worker)
         await worker.start()
         return worker
@@ -126,7 +130,8 @@ class Pool:
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -144,7 +149,7 @@ class _Worker:
             asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "trencadis.adapters.service.worker",
+                self._module,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )

@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import IO, Any
 
@@ -32,6 +32,8 @@ from trencadis.solver.round import Options, solve
 
 LENGTHS = struct.Struct(">QQ")
 Header = dict[str, Any]
+Task = Callable[[Header, bytes], tuple[Header, bytes]]
+"""What a worker can do: from a header and a body to those of the answer."""
 NICE = 10
 """Solves yield to the process that answers schedulers."""
 
@@ -51,7 +53,8 @@ def frame(header: Header, body: bytes = b"") -> bytes:
     return LENGTHS.pack(len(text), len(body)) + text + body
 
 
-def _options(header: Header) -> Options:
+def options_of(header: Header) -> Options:
+    """How a request wants its rounds solved."""
     return Options(
         time_limit_s=header.get("time_limit"),
         gap=header.get("gap"),
@@ -63,7 +66,7 @@ def _options(header: Header) -> Options:
 
 def _solve(header: Header, body: bytes) -> tuple[Header, bytes]:
     snapshot, _ = load_snapshot(body)
-    plan = solve(snapshot, _options(header))
+    plan = solve(snapshot, options_of(header))
     return {}, plan.model_dump_json(exclude_defaults=True).encode()
 
 
@@ -104,14 +107,14 @@ def _both(header: Header, body: bytes) -> tuple[Snapshot, Plan]:
     plan = body[first:]
     if plan:
         return snapshot, load_plan(plan)
-    return snapshot, solve(snapshot, _options(header))
+    return snapshot, solve(snapshot, options_of(header))
 
 
 def _explain(header: Header, body: bytes) -> tuple[Header, bytes]:
     snapshot, plan = _both(header, body)
     names, viewer = header["jobs"], header.get("viewer")
     if viewer is not None:
-        snapshot, plan = _hidden(snapshot, plan, viewer)
+        snapshot, plan = seen_by(snapshot, plan, viewer)
     known = {job.name for job in snapshot.jobs}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -125,12 +128,13 @@ def _explain(header: Header, body: bytes) -> tuple[Header, bytes]:
 def _hide(header: Header, body: bytes) -> tuple[Header, bytes]:
     """Snapshot or plan as one queue may see it."""
     snapshot, plan = _both(header, body)
-    snapshot, plan = _hidden(snapshot, plan, header["viewer"])
+    snapshot, plan = seen_by(snapshot, plan, header["viewer"])
     shown: Snapshot | Plan = plan if header["what"] == "plan" else snapshot
     return {}, shown.model_dump_json(exclude_defaults=True).encode()
 
 
-def _hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]:
+def seen_by(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]:
+    """Both as a token's queue may see them. Raises InvalidInputError."""
     try:
         return hidden(snapshot, plan, viewer)
     except KeyError:
@@ -138,7 +142,7 @@ def _hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan
         raise InvalidInputError([fault]) from None
 
 
-TASKS: dict[str, Callable[[Header, bytes], tuple[Header, bytes]]] = {
+TASKS: dict[str, Task] = {
     "solve": _solve,
     "read": _read,
     "explain": _explain,
@@ -146,10 +150,10 @@ TASKS: dict[str, Callable[[Header, bytes], tuple[Header, bytes]]] = {
 }
 
 
-def answer(header: Header, body: bytes) -> bytes:
+def answer(header: Header, body: bytes, tasks: Mapping[str, Task] = TASKS) -> bytes:
     """The frame that answers a task; whatever goes wrong is a frame too."""
     try:
-        found, result = TASKS[header["task"]](header, body)
+        found, result = tasks[header["task"]](header, body)
         return frame({"status": "done", **found}, result)
     except InvalidInputError as error:
         faults = [[fault.path, fault.message] for fault in error.faults[:20]]
@@ -162,15 +166,16 @@ def answer(header: Header, body: bytes) -> bytes:
         return frame({"status": "internal", "detail": f"{type(error).__name__}: {error}"[:500]})
 
 
-def main() -> None:
-    """Answers until stdin ends."""
+def main(further: Mapping[str, Task] | None = None) -> None:
+    """Answers until stdin ends. `further`: tasks of other layers, which this one can't import."""
+    tasks = {**TASKS, **(further or {})}
     if hasattr(os, "nice"):
         os.nice(NICE)
     # What libraries print must not come between the frames.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while (read := read_frame(sys.stdin.buffer)) is not None:
-        out.write(answer(*read))
+        out.write(answer(*read, tasks))
         out.flush()
 
 

@@ -11,9 +11,10 @@ from oracle.enumerate import (
     lexicographic_optimum,
     outcomes,
 )
-from oracle.values import stage_names, stage_values
+from oracle.values import Pricing, stage_names, stage_values
 
 __all__ = [
+    "Pricing",
     "TooLarge",
     "conditional_optimum",
     "feasible_plans",
