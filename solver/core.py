@@ -61,6 +61,15 @@ def whole_part(point: npt.NDArray[np.float64]) -> Ints:
     return whole
 
 
+def shared_out(point: npt.NDArray[np.float64]) -> Ints:
+    """The whole part of each, and one more for those with the largest rest, up to the same sum."""
+    whole = whole_part(point)
+    more = int(np.floor(point.sum() + WHOLE)) - int(whole.sum())
+    if more > 0:
+        whole[np.argsort(whole - point, kind="stable")[:more]] += 1
+    return whole
+
+
 def reduced_costs(
     flat: Matrix, objective: Objective, relaxation: Relaxation
 ) -> npt.NDArray[np.float64]:

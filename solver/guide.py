@@ -23,6 +23,7 @@ from trencadis.solver.core import (
     decide_close,
     fractional,
     reduced_costs,
+    shared_out,
     whole_part,
 )
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
@@ -76,9 +77,16 @@ class Guider:
     """Works out a guide on a relaxation, which it leaves narrowed."""
 
     def __init__(
-        self, program: Program, relaxed: LinearProgram, parts: Parts, limits: Limits
+        self,
+        program: Program,
+        relaxed: LinearProgram,
+        parts: Parts,
+        limits: Limits,
+        staging: Limits,
     ) -> None:
-        self.program, self.relaxed, self.parts, self.limits = program, relaxed, parts, limits
+        """`staging`: for the stages alone."""
+        self.program, self.relaxed, self.parts = program, relaxed, parts
+        self.limits, self.staging = limits, staging
         self.low = np.array(program.low, dtype=np.int64)
         self.high = np.array(program.high, dtype=np.int64)
         self.settled = np.zeros(len(self.low), dtype=bool)
@@ -91,7 +99,7 @@ class Guider:
         for objective in self.program.objectives:
             if not objective.terms or (last and self._met(objective, last[1])):
                 continue
-            reached = None if self.limits.over() else self._stage(objective)
+            reached = None if self.staging.over() else self._stage(objective)
             if reached is None:
                 # No time, or floats got in each other's way: the stages so far are guide enough.
                 break
@@ -110,9 +118,8 @@ class Guider:
 
     def _met(self, objective: Objective, relaxation: Relaxation) -> bool:
         """Whether a stage without starts of its own is as good as it can be already."""
-        reached = objective.constant + sum(
-            cost * relaxation.point[c] for c, cost in objective.terms.items()
-        )
+        terms = objective.terms.items()
+        reached = objective.constant + sum(cost * relaxation.point[c] for c, cost in terms)
         if reached > trivial(self.program, objective) + WHOLE:
             return False
         self.values[objective.name] = reached
@@ -134,8 +141,6 @@ class Guider:
             self.close.append(dict(zip(mine.tolist(), close, strict=True)))
             if fractional(relaxation.point[mine]).any():
                 relaxation = self._make_whole(objective, relaxation, mine)
-                if relaxation is None:
-                    return None
             whole = whole_part(relaxation.point[mine])
             # What is whole to three digits only must not make this infeasible.
             self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole)
@@ -157,12 +162,13 @@ class Guider:
 
     def _make_whole(
         self, objective: Objective, relaxation: Relaxation, mine: Ints
-    ) -> Relaxation | None:
+    ) -> Relaxation:
         """Whole starts for this stage: the best of a few attempts."""
         room = max(0.0, objective.value(self.program.rest) - relaxation.value)
         low, high = self.low[mine].copy(), self.high[mine].copy()
+        start = low.copy(), high.copy()
         best: Relaxation | None = None
-        goal = relaxation.value
+        fallback, goal = relaxation, relaxation.value
         for _ in range(PATIENCE):
             tried = self._decided(objective, relaxation, mine, int(ENOUGH * self.limits.gap * room))
             if tried is None:
@@ -170,7 +176,8 @@ class Guider:
             dived, broken = tried
             if best is None or dived.value < best.value:
                 best = dived
-            if dived.value <= goal + self.limits.gap * room / 10 or not broken.size:
+            good = dived.value <= goal + self.limits.gap * room / 10 or not broken.size
+            if good or self.staging.over():
                 break
             # Without what the supply can't carry whole, the others get another chance.
             floor = np.isin(mine, broken)
@@ -180,9 +187,12 @@ class Guider:
             if again is None:
                 break
             relaxation = again
-        if best is not None:
-            whole = whole_part(best.point[mine])
-            self._restrict(mine, np.minimum(low, whole), whole)
+        if best is None:
+            # No time, or no legal way to round: the whole part of what there is must do.
+            self._restrict(mine, *start)
+            return fallback
+        whole = whole_part(best.point[mine])
+        self._restrict(mine, np.minimum(low, whole), whole)
         return best
 
     def _decided(
@@ -225,7 +235,7 @@ class Guider:
             broken = mine[fractional(relaxation.point[mine])]
             if not broken.size:
                 return relaxation
-            if attempt and self.limits.clock.left() < most:
+            if attempt and (self.limits.clock.left() < most or self.staging.over()):
                 break
             if attempt == 0:
                 low, high = self.low[broken].copy(), self.high[broken].copy()
@@ -272,7 +282,7 @@ class Guider:
                 self._restrict(pieces, self.low[pieces], self.high[pieces])
                 lifted = True
             # First as many whole jobs as there are in all, then none that is not whole.
-            for share_out in (_shared_out, whole_part):
+            for share_out in (shared_out, whole_part):
                 most = np.concatenate([share_out(relaxation.point[way]) for way in level])
                 self._restrict(columns, np.minimum(self.low[columns], most), most)
                 again = self._solve(blend)
@@ -288,12 +298,3 @@ class Guider:
         last = self.program.objectives[-1]
         final = self._solve(last)
         return (blend, relaxation) if final is None else (last, final)
-
-
-def _shared_out(point: npt.NDArray[np.float64]) -> Ints:
-    """The whole part of each, and one more for those with the largest rest, up to the same sum."""
-    whole = whole_part(point)
-    more = int(np.floor(point.sum() + WHOLE)) - int(whole.sum())
-    if more > 0:
-        whole[np.argsort(whole - point, kind="stable")[:more]] += 1
-    return whole

@@ -19,6 +19,9 @@ from trencadis.solver.program import Objective, Program, Row
 HARD_SECONDS = 2.0
 SHARP_SECONDS = 0.5
 """What pricing a stage may take: where the relaxation's bound is too weak, or is not."""
+COLUMN_SECONDS = 1e-4
+"""With less for each decision, pricing them ends without a bound."""
+
 
 class Prover:
     """Bounds the stages of a program one after the other, each given the ones before it."""
@@ -74,6 +77,8 @@ class Prover:
             if not effort.deterministic:
                 effort = replace(effort, seconds=max(0.0, effort.seconds - spent))
                 most = min(most, effort.seconds / (later + 2))
+                if most < COLUMN_SECONDS * np.count_nonzero(self.decision):
+                    break
             priced = decide(
                 self.relaxed.rows,
                 flat,

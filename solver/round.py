@@ -98,15 +98,15 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
     )
     with ThreadPoolExecutor(1) as beside:
         # The verifier reads the snapshot by itself, while the search leaves a core idle.
-        prepared = beside.submit(prepare, snapshot)
-        outcome = search_and_place(read, options, limits, timer)
+        prepared = cache(lambda: beside.submit(prepare, snapshot))
+        outcome = search_and_place(read, options, limits, timer, built=prepared)
         outcome = with_preemption(read, outcome, options.thresholds)
         timer.lap("preempt")
     plan = make_plan(
         read,
         outcome,
         limits,
-        fingerprint=prepared.result().fingerprint,
+        fingerprint=prepared().result().fingerprint,
         made=Made(
             trencadis=_installed("trencadis"),
             ortools=_installed("ortools"),
@@ -117,7 +117,7 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         warnings=tuple(sorted(fault.message for fault in warnings)),
     )
     timer.lap("report")
-    verdict = verify(snapshot, plan, prepared.result())
+    verdict = verify(snapshot, plan, prepared().result())
     timer.lap("verify")
     if verdict.violations:
         raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
@@ -128,13 +128,22 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
     return plan.model_copy(update={"timings_s": timer.laps()})
 
 
-def search_and_place(read: Facts, options: Options, limits: Limits, timer: Timer) -> Round:
-    """Counts, then names, until nothing is left that is worth another look."""
+def search_and_place(
+    read: Facts,
+    options: Options,
+    limits: Limits,
+    timer: Timer,
+    built: Callable[[], object] = lambda: None,
+) -> Round:
+    """Counts, then names, until nothing is left that is worth another look.
+
+    `built` is called whenever a model is built and its search begins.
+    """
     ledger = Ledger(read)
     rest = read
     outcome: Round | None = None
     for _ in range(MAX_PARTS):
-        problem, model, solution = count_and_place(rest, ledger, options, limits, timer)
+        problem, model, solution = count_and_place(rest, ledger, options, limits, timer, built)
         if outcome is None:
             shapes = problem.demand.shapes
             shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
@@ -162,7 +171,12 @@ def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Roun
 
 
 def count_and_place(
-    read: Facts, ledger: Ledger, options: Options, limits: Limits, timer: Timer
+    read: Facts,
+    ledger: Ledger,
+    options: Options,
+    limits: Limits,
+    timer: Timer,
+    built: Callable[[], object],
 ) -> tuple[Problem, Model, Solution]:
     """One search and its placement; classes that can't be placed as counted are split."""
     thresholds = options.thresholds
@@ -173,6 +187,7 @@ def count_and_place(
         timer.lap("classify")
         model = build(problem)
         timer.lap("build")
+        built()
         solution = find_counts(model, limits, thresholds)
         timer.lap("search")
         found = {name: Stage(r.value, r.bound) for name, r in solution.stages.items()}

@@ -27,8 +27,9 @@ SHARE = 0.1
 """Part of the gap that a stage may use up itself: what it leaves open, later stages exploit, and
 their bounds suffer for it."""
 
-GUIDE_SHARE = 0.6
-"""Part of the time that a guide may take whose whole part is only the first of several."""
+GUIDE_SHARE = 0.5
+"""Part of the time that the stages of a guide may take whose whole part is only the first of
+several."""
 
 ENOUGH = 0.5
 """Part of the gap within which a bound is sharp enough."""
@@ -174,8 +175,8 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     nothing = Solution(list(program.rest), {})
     relaxed = LinearProgram(program)
     large = len(program.low) > thresholds.parts
-    guiding = limits.part(GUIDE_SHARE) if large and not limits.clock.deterministic else limits
-    guide = Guider(program, relaxed, _parts(model), guiding).guide()
+    staging = limits.part(GUIDE_SHARE) if large and not limits.clock.deterministic else limits
+    guide = Guider(program, relaxed, _parts(model), limits, staging).guide()
     if guide is None:
         return nothing
     settled = None if large or limits.over() else settle(model, guide, limits)
