@@ -30,6 +30,7 @@ from trencadis.models.jobs import (
 from trencadis.models.load import load_mig_tables, load_plan, load_policy, load_snapshot
 from trencadis.models.plan import (
     Metrics,
+    Move,
     Pending,
     Plan,
     Proof,
@@ -59,6 +60,7 @@ __all__ = [
     "Metrics",
     "MigGpu",
     "MigInstance",
+    "Move",
     "Node",
     "NvLink",
     "Pending",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trencadis.models.cluster import MigGpu, Node
 from trencadis.models.instances import Held, held_instances
 from trencadis.models.jobs import Hold, Job
-from trencadis.models.plan import Plan, Preempt, Reconfigure, Resize
+from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Resize
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
@@ -25,11 +25,12 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "the plan was made for another snapshot: its fingerprint is "
             f"{plan.snapshot[:12]}, this snapshot's is {snapshot.fingerprint()[:12]}"
         )
-    if plan.moves or plan.reserves:
+    if plan.reserves:
         raise PlanMismatchError("the plan has actions that this version does not carry out")
     starts = {start.job: start for start in plan.starts}
     stops = {preempt.job: preempt for preempt in plan.preempts}
     sizes = {resize.job: resize for resize in plan.resizes}
+    moves = {move.job: move for move in plan.moves}
     jobs: list[Job] = []
     holds = [hold for hold in snapshot.holds if hold.job not in starts]
     for job in snapshot.jobs:
@@ -44,11 +45,15 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             jobs.append(job.model_copy(update=running))
         elif stop is not None:
             jobs.append(job.model_copy(update=_stopping(job, stop)))
+        elif job.name in moves:
+            jobs.append(_moved(job, moves.pop(job.name), plan))
         else:
             jobs.append(job)
-    if starts or stops or sizes:
-        unknown = ", ".join(sorted([*starts, *stops, *sizes])[:5])
-        raise PlanMismatchError(f"the plan starts, stops or resizes unknown jobs: {unknown}")
+    if starts or stops or sizes or moves:
+        unknown = ", ".join(sorted([*starts, *stops, *sizes, *moves])[:5])
+        raise PlanMismatchError(
+            f"the plan starts, stops, resizes or moves jobs that are unknown or gone: {unknown}"
+        )
     nodes = snapshot.nodes
     if plan.reconfigures:
         nodes = _with_layouts(nodes, plan.reconfigures, held_instances(snapshot))
@@ -68,6 +73,16 @@ def _stopping(job: Job, stop: Preempt) -> dict[str, object]:
     if stop.gpus_free_at > stop.at:
         return {**counted, "state": "draining", "drain_ends": stop.gpus_free_at}
     return {**counted, "state": "pending", "start": None, "allocation": ()}
+
+
+def _moved(job: Job, move: Move, plan: Plan) -> Job:
+    """The job elsewhere: saved as it left, or begun anew where it saves nothing."""
+    update: dict[str, object] = {"allocation": move.to}
+    if job.checkpoint is None:
+        update["start"] = plan.now
+    else:
+        update["checkpoint"] = job.checkpoint.model_copy(update={"last": plan.now})
+    return job.model_copy(update=update)
 
 
 def _resized(job: Job, resize: Resize) -> Job:
@@ -91,9 +106,11 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
             "preempted_gpus_last_hour": used.preempted_gpus_last_hour
             + sum(sizes[stop.job] for stop in plan.preempts),
             "preempted_jobs_last_day": used.preempted_jobs_last_day + len(plan.preempts),
+            "moves_last_hour": used.moves_last_hour + len(plan.moves),
             "lost_gpu_seconds_last_day": used.lost_gpu_seconds_last_day
             + sum(stop.lost_gpu_seconds for stop in plan.preempts)
-            + sum(resize.lost_gpu_seconds for resize in plan.resizes),
+            + sum(resize.lost_gpu_seconds for resize in plan.resizes)
+            + sum(move.idle_gpu_seconds for move in plan.moves),
         }
     )
 

@@ -102,9 +102,16 @@ class Move(Record):
 
     job: Name
     step: int
-    """Moves are carried out in ascending order."""
+    """Moves are carried out in ascending order; those of one step may go at once."""
     to: tuple[TaskAllocation, ...]
+    """All its tasks, those that stay where they are as well."""
     idle_gpu_seconds: int = 0
+    """What it costs: work since the last checkpoint, the grace and the restart, times its GPUs."""
+    fragmentation_before: int = 0
+    """F of the cluster when its turn comes, GPU-seconds over the horizon."""
+    fragmentation_after: int = 0
+    lets_in: tuple[Name, ...] = ()
+    """Waiting jobs that fit nowhere now, and fit once this move and those before it are done."""
     preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
 
 
@@ -214,6 +221,8 @@ class Plan(Record):
     snapshot: str
     """Fingerprint of the snapshot that it is for."""
     now: Instant
+    purpose: Literal["round", "defrag"] = "round"
+    """`round`: what runs until the next round; `defrag`: moves of running jobs and nothing else."""
     starts: tuple[Start, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resizes: tuple[Resize, ...] = ()
@@ -236,6 +245,10 @@ class Plan(Record):
         ]
         waits = [(entry.job, entry.code, entry.sentence) for entry in self.pending]
         stops = [(stop.job, ", ".join(stop.makes_room_for)) for stop in self.preempts]
+        moves = [
+            (move.job, ", ".join(dict.fromkeys(task.node for task in move.to)))
+            for move in sorted(self.moves, key=lambda move: (move.step, move.job))
+        ]
         return (
             heading(
                 f"Plan for {self.now:%Y-%m-%d %H:%M:%S} UTC: {len(starts):,} to start, "
@@ -244,5 +257,6 @@ class Plan(Record):
             )
             + table("Starts", ("job", "nodes"), starts)
             + table("Stops", ("job", "makes room for"), stops)
+            + table("Moves", ("job", "to"), moves)
             + table("Waits", ("job", "reason", "why"), waits)
         )

@@ -70,7 +70,7 @@ class Budget(Record):
     per_job_and_day: Count = 2
     reclaim_jobs: Count = 10
     moves: Count = 0
-    """Jobs that a round may move; 0 turns migration off."""
+    """Jobs that a plan may move, less those moved in the last hour; 0 turns migration off."""
     lost_gpu_hours_per_day: Count | None = None
 
 

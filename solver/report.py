@@ -246,7 +246,7 @@ def _metrics(
     horizon = facts.values.rates.horizon
     unit = facts.values.rates.unit
     idle = [
-        sum(_idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
+        sum(idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
         for left in (before, after)
     ]
     elsewhere = facts.capacity.idle_elsewhere
@@ -273,7 +273,8 @@ def _metrics(
     )
 
 
-def _idle_units(facts: Facts, rest: Left) -> int:
+def idle_units(facts: Facts, rest: Left) -> int:
+    """Idle GPU of a node, whole and in parts, in units."""
     whole = sum(len(gpus) for gpus in rest.idle.values()) * facts.values.rates.unit
     return whole + sum(facts.capacity.cutter.idle_units(cut) for cut in rest.cuts.values())
 

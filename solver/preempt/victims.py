@@ -111,12 +111,7 @@ def may_stop(snapshot: Snapshot, job: Job) -> bool:
 
 def _victim(read: Facts, job: Job) -> Victim:
     snapshot, rates = read.snapshot, read.values.rates
-    rules = snapshot.policy.preemption
-    grace = 0
-    if rules.mode == "graceful":
-        grace = rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
-    ran = rates.horizon if job.start is None else elapsed(snapshot, job)
-    seconds_lost = unsaved(snapshot, job, ran, None) + grace + restart(snapshot, job)
+    lost = seconds_lost(snapshot, job)
     tier = tier_of(snapshot, job)
     size = size_of(job, len(job.allocation), rates, read.capacity)
     aging = snapshot.policy.aging_seconds
@@ -127,11 +122,25 @@ def _victim(read: Facts, job: Job) -> Victim:
         tier=tier,
         units=rates.sizes.job(job),
         gpus=gpus,
-        grace=grace,
-        lost=seconds_lost * gpus,
-        loss=max(1, ceil_div(weight * (seconds_lost + rates.horizon), 1_000 * aging * rates.unit)),
+        grace=grace_of(snapshot, job),
+        lost=lost * gpus,
+        loss=max(1, ceil_div(weight * (lost + rates.horizon), 1_000 * aging * rates.unit)),
         yields_below=tier,
     )
+
+
+def grace_of(snapshot: Snapshot, job: Job) -> int:
+    """Seconds that the job has between the signal and its end."""
+    rules = snapshot.policy.preemption
+    if rules.mode != "graceful":
+        return 0
+    return rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
+
+
+def seconds_lost(snapshot: Snapshot, job: Job) -> int:
+    """What a stop loses: work that is not saved, the grace and the restart."""
+    ran = snapshot.policy.horizon_seconds if job.start is None else elapsed(snapshot, job)
+    return unsaved(snapshot, job, ran, None) + grace_of(snapshot, job) + restart(snapshot, job)
 
 
 def gpus_of(job: Job) -> int:

@@ -17,6 +17,7 @@ from trencadis.solver.verify import (
     rule_growth,
     rule_holds,
     rule_limits,
+    rule_moves,
     rule_nodes,
     rule_parts,
     rule_preempt,
@@ -71,6 +72,8 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
     prepared = prepared or prepare(snapshot)
     situation = prepared.situation
     broken = tuple(rule_form.fingerprint(prepared.fingerprint, plan))
+    if plan.purpose == "defrag":
+        return _of_moves(prepared, plan, broken)
     broken += tuple(rule_holds.held(situation, plan))
     plan = rule_holds.without_held(situation, plan)
     form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM)
@@ -86,6 +89,17 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
         dict(facts.objective),
         dict(facts.do_nothing),
     )
+
+
+def _of_moves(prepared: Prepared, plan: Plan, broken: tuple[Violation, ...]) -> Verdict:
+    """The same for a plan that only moves running jobs."""
+    situation = prepared.situation
+    broken += tuple(v for rule in rule_moves.FORM for v in rule(situation, plan))
+    if broken:
+        return Verdict(broken)
+    facts = rule_moves.facts_of(situation, plan, prepared.stages, prepared.do_nothing)
+    broken = tuple(violation for rule in rule_moves.RULES for violation in rule(facts, plan))
+    return Verdict(broken, facts.objective, facts.do_nothing)
 
 
 def stage_values(snapshot: Snapshot, starts: Iterable[Start] = ()) -> dict[str, int]:

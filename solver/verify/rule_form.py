@@ -18,10 +18,10 @@ def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
 
 
 def actions(_: Situation, plan: Plan) -> Iterable[Violation]:
-    """This version starts, stops and resizes jobs and cuts MIG layouts, no more."""
+    """A round starts, stops and resizes jobs and cuts MIG layouts, no more."""
     for kind in UNSUPPORTED:
         if getattr(plan, kind):
-            yield Violation("actions", f"the plan has {kind}, which this version doesn't carry out")
+            yield Violation("actions", f"the plan has {kind}, which no round of this version has")
 
 
 def now(situation: Situation, plan: Plan) -> Iterable[Violation]:

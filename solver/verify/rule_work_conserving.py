@@ -17,7 +17,7 @@ from trencadis.solver.verify.verdict import Violation
 Member = tuple[Job, Shape]
 
 
-class _Idle:
+class Idle:
     """What is idle after the plan, and who could still start on it."""
 
     def __init__(self, facts: Facts) -> None:
@@ -110,7 +110,7 @@ def _kind(job: Job, shape: Shape) -> Hashable:
 
 def work_conserving(facts: Facts, _: Plan) -> Iterable[Violation]:
     """No eligible job that waits, with all of its group, could be added to the plan."""
-    idle = _Idle(facts)
+    idle = Idle(facts)
     groups: dict[str, list[Job]] = {}
     for job in facts.situation.eligible.values():
         if job.name in facts.started:

@@ -1,0 +1,1 @@
+"""Moves running jobs where that pays: in order, within a budget of their own."""

@@ -1,0 +1,165 @@
+"""defrag(): a plan that moves running jobs, and nothing else."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from trencadis.models import Metrics, Move, Plan, Proof, Snapshot, StageProof, Status
+from trencadis.models.check import check
+from trencadis.models.order import in_order
+from trencadis.models.plan import Made, ModelCounts
+from trencadis.solver.migrate.compact import Compaction, compact
+from trencadis.solver.migrate.let_in import Entry, let_in
+from trencadis.solver.migrate.movers import movers, moves_left
+from trencadis.solver.migrate.yard import Yard
+from trencadis.solver.model.problem import Facts, facts
+from trencadis.solver.report import idle_units
+from trencadis.solver.round import InternalError
+from trencadis.solver.score import Left, leftovers
+from trencadis.solver.verify import Prepared, prepare, verify
+
+STAGE = "moves"
+KEEPS = "moves"
+"""The verifier's rule that nobody who could start before can't afterwards."""
+SCOPE = "the jobs let in; of other moves: whole jobs on one node, on the lowest idle GPUs"
+
+
+def defrag(snapshot: Snapshot) -> Plan:
+    """Which running jobs to move, within the policy's budget of moves.
+
+    First moves that let a waiting job in that fits nowhere now; then, with what is left of the
+    budget, moves that lower fragmentation by more GPU-seconds than they cost. The plan has passed
+    the verifier. Raises InvalidInputError if the snapshot contradicts itself.
+    """
+    warnings = tuple(sorted(fault.message for fault in check(snapshot)))
+    snapshot = in_order(snapshot)
+    read, prepared = facts(snapshot), prepare(snapshot)
+    most = moves_left(snapshot)
+    may = movers(snapshot, read.capacity.resources) if most else {}
+    entry = let_in(read, may, most)
+    compaction = Compaction((), 0, best=True)
+    if not read.profile.off and most > len(entry.trips):
+        gone = {trip.mover.job.name for trip in entry.trips}
+        rest = {name: mover for name, mover in may.items() if name not in gone}
+        yard = Yard(read, entry.snapshot, entry.taken, rest)
+        compaction = compact(yard, most - len(entry.trips))
+    options = [(entry, compaction)]
+    if compaction.trips:
+        options.append((entry, Compaction((), 0, best=False)))
+    if entry.trips or compaction.trips:
+        options.append((Entry(snapshot, snapshot), Compaction((), 0, best=False)))
+    for found, more in options:
+        plan = _plan(read, prepared, found, more, warnings)
+        broken = verify(snapshot, plan, prepared).violations
+        if not broken:
+            return plan
+        # A job that fits where several would have to be the first to start may lose its place.
+        if any(violation.rule != KEEPS for violation in broken):
+            break
+    raise InternalError("; ".join(str(violation) for violation in broken[:5]))
+
+
+def _plan(
+    read: Facts, prepared: Prepared, entry: Entry, more: Compaction, warnings: tuple[str, ...]
+) -> Plan:
+    snapshot = read.snapshot
+    trips = [*entry.trips, *more.trips]
+    everyone = {trip.mover.job.name: trip.mover for trip in trips}
+    yard = Yard(read, snapshot, snapshot, everyone)
+    steps = dict(zip((t.key for t in trips), yard.steps(trips), strict=True))
+    yard = Yard(read, snapshot, snapshot, everyone)
+    order = sorted(trips, key=lambda trip: (steps[trip.key], trip.mover.job.name))
+    last: dict[int, list[str]] = {}
+    reached = 0
+    for waiting, names in entry.lets_in.items():
+        # Whoever was let in later may need what was moved for those before.
+        reached = max(reached, *(i for i, t in enumerate(order) if t.mover.job.name in names))
+        last.setdefault(reached, []).append(waiting)
+    before = total = yard.total()
+    moves = []
+    for number, trip in enumerate(order):
+        after = total + yard.go(trip)
+        moves.append(
+            Move(
+                job=trip.mover.job.name,
+                step=steps[trip.key],
+                to=trip.tasks,
+                idle_gpu_seconds=trip.mover.cost,
+                fragmentation_before=total,
+                fragmentation_after=after,
+                lets_in=tuple(last.get(number, ())),
+            )
+        )
+        total = after
+    waits = {name: worth.wait for name, worth in read.values.worth.items()}
+    rest = sum(wait for name, wait in waits.items() if name not in entry.lets_in)
+    objective = total + sum(move.idle_gpu_seconds for move in moves) + rest
+    forced = rest + sum(trip.mover.cost for trip in entry.trips)
+    return Plan(
+        snapshot=prepared.fingerprint,
+        now=snapshot.now,
+        purpose="defrag",
+        moves=tuple(moves),
+        metrics=_metrics(read, before, total),
+        proof=_proof(objective, objective if more.best else forced, before + sum(waits.values())),
+        warnings=warnings,
+        made=Made(
+            trencadis=version("trencadis"),
+            ortools=version("ortools"),
+            seed=0,
+            deterministic=True,
+            workers=1,
+        ),
+    )
+
+
+def _proof(objective: int, bound: int, nothing: int) -> Proof:
+    room = nothing - bound
+    gap = (objective - bound) / room if room else 0.0
+    status = Status.OPTIMAL if objective == bound else Status.FEASIBLE
+    stage = StageProof(
+        name=STAGE,
+        unit="weighted GPU-s",
+        objective=objective,
+        bound=bound,
+        do_nothing=nothing,
+        gap=gap,
+        status=status,
+    )
+    return Proof(
+        stages=(stage,), gap=gap, status=status, bound_scope="restricted", restricted_to=SCOPE
+    )
+
+
+def _metrics(read: Facts, before: int, after: int) -> Metrics:
+    """The cluster in numbers: only fragmentation changes."""
+    left = leftovers(read, {})
+    idle = sum(idle_units(read, rest) for rest in left.values())
+    scale = read.values.rates.horizon * idle
+    unit = read.values.rates.unit
+    by_model = _used(read, left)
+    total = sum(read.capacity.gpus_by_model.values())
+    whole = sum(len(gpus) for rest in left.values() for gpus in rest.idle.values())
+    used = total - whole - read.capacity.idle_elsewhere
+    return Metrics(
+        gpus=total,
+        used_before=used,
+        used_after=used,
+        fragmentation_before_milli=1_000 * unit * before // scale if scale else 0,
+        fragmentation_after_milli=1_000 * unit * after // scale if scale else 0,
+        pending_before=sum(1 for job in read.snapshot.jobs if job.state == "pending"),
+        by_model=by_model,
+    )
+
+
+def _used(read: Facts, left: dict[str, Left]) -> dict[str, ModelCounts]:
+    idle: dict[str, int] = {}
+    for rest in left.values():
+        for model, gpus in rest.idle.items():
+            idle[model] = idle.get(model, 0) + len(gpus)
+    return {
+        model: ModelCounts(
+            gpus=count, used_before=count - idle.get(model, 0), used_after=count - idle.get(model, 0)
+        )
+        for model, count in read.capacity.gpus_by_model.items()
+    }
