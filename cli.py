@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from trencadis.commands import capacity as capacity_command
+from trencadis.commands import defrag as defrag_command
 from trencadis.commands import explain as explaining
 from trencadis.commands import imports
 from trencadis.commands import kubernetes as kubernetes_commands
@@ -40,6 +41,7 @@ app.command()(log_command.log)
 app.command()(replay_command.replay)
 app.command()(whatif_command.whatif)
 app.command()(capacity_command.capacity)
+app.command()(defrag_command.defrag)
 serving.register(app)
 
 

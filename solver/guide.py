@@ -77,12 +77,8 @@ class Guider:
     """Works out a guide on a relaxation, which it leaves narrowed."""
 
     def __init__(
-        self,
-        program: Program,
-        relaxed: LinearProgram,
-        parts: Parts,
-        limits: Limits,
-        staging: Limits,
+        self, program: Program, relaxed: LinearProgram, parts: Parts,
+        limits: Limits, staging: Limits,
     ) -> None:
         """`staging`: for the stages alone."""
         self.program, self.relaxed, self.parts = program, relaxed, parts
@@ -166,7 +162,7 @@ class Guider:
         """Whole starts for this stage: the best of a few attempts."""
         room = max(0.0, objective.value(self.program.rest) - relaxation.value)
         low, high = self.low[mine].copy(), self.high[mine].copy()
-        start = low.copy(), high.copy()
+        start = low, high.copy()
         best: Relaxation | None = None
         fallback, goal = relaxation, relaxation.value
         for _ in range(PATIENCE):

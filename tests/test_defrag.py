@@ -8,8 +8,8 @@ from itertools import combinations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.build import NOW, ago, at, demand, hold, job, nodes, running, snapshot
+
 from trencadis.models import Job, Move, Plan, Policy, Preemption, Snapshot, apply
 from trencadis.models.check import check
 from trencadis.models.jobs import Checkpoint

@@ -22,6 +22,7 @@ def plan_view(plan: Plan, snapshot: Snapshot) -> Iterator[RenderableType]:
     yield Text(headline(plan), style="bold")
     jobs = {job.name: job for job in snapshot.jobs}
     yield from _starts(plan, jobs)
+    yield from _moves(plan, jobs)
     yield from _pending(plan, jobs)
     yield from _proof(plan)
     yield from _metrics(plan)
@@ -34,10 +35,14 @@ def plan_view(plan: Plan, snapshot: Snapshot) -> Iterator[RenderableType]:
 def headline(plan: Plan) -> str:
     """The plan in one line."""
     proof = plan.proof
+    what = (
+        f"{words.count(len(plan.moves), 'job')} to move"
+        if plan.purpose == "defrag"
+        else f"{words.count(len(plan.starts), 'job')} to start, "
+        f"{words.number(len(plan.pending))} waiting"
+    )
     line = (
-        f"Plan for {plan.now:%Y-%m-%d %H:%M:%S} UTC: "
-        f"{words.count(len(plan.starts), 'job')} to start, "
-        f"{words.number(len(plan.pending))} waiting. "
+        f"Plan for {plan.now:%Y-%m-%d %H:%M:%S} UTC: {what}. "
         f"{proof.status}, gap {words.percent(proof.gap)}"
     )
     if proof.bound_scope == "restricted":
@@ -63,6 +68,29 @@ def _starts(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
         )
     yield table
     if left := words.fold(len(plan.starts)):
+        yield left
+
+
+def _moves(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
+    if not plan.moves:
+        return
+    columns = ("step", "job", "from", "to", "costs (GPU-s)", "F before", "F after", "lets in")
+    table = words.table("Moves", *columns, right=(columns[0], *columns[4:7]))
+    order = sorted(plan.moves, key=lambda move: (move.step, move.job))
+    for move in order[: words.MAX_ROWS]:
+        job = jobs.get(move.job)
+        table.add_row(
+            words.number(move.step),
+            clean(move.job),
+            words.places(job.allocation) if job else "?",
+            words.places(move.to),
+            words.number(move.idle_gpu_seconds),
+            words.number(move.fragmentation_before),
+            words.number(move.fragmentation_after),
+            clean(", ".join(move.lets_in)),
+        )
+    yield table
+    if left := words.fold(len(plan.moves)):
         yield left
 
 

@@ -1,7 +1,7 @@
 """Moves that lower fragmentation by more than they cost.
 
-On a small cluster every set of moves that some order can carry out is looked at. On a larger one the
-best of two kinds of steps is taken again and again: one job to another node, and a whole node
+On a small cluster every set of moves that some order can carry out is looked at. On a larger one
+the best of two kinds of steps is taken again and again: one job to another node, and a whole node
 emptied onto the others.
 """
 
@@ -33,7 +33,7 @@ class Compaction:
 
 
 def compact(yard: Yard, most: int, stay: Collection[str] = ()) -> Compaction:
-    """At most `most` moves; `stay`: jobs that have been moved already. Leaves the yard as it was."""
+    """At most `most` moves; `stay`: jobs that were moved already. Leaves the yard as it was."""
     movers = [mover for name, mover in yard.movers.items() if name not in stay]
     most = min(most, len(movers))
     places = max(0, len(yard.nodes) - 1)
@@ -112,7 +112,7 @@ def _stepwise(yard: Yard, movers: list[Mover], most: int) -> Compaction:
 
 
 def _away(yard: Yard, movers: list[Mover], kinds: list[str]) -> tuple[int, list[Trip]]:
-    """These jobs, each to where F falls most; what they gain together. Leaves the yard as it was."""
+    """These jobs, each to where F falls most, and what they gain. Leaves the yard as it was."""
     trips: list[Trip] = []
     gain = 0
     for mover in movers:

@@ -159,7 +159,9 @@ def _used(read: Facts, left: dict[str, Left]) -> dict[str, ModelCounts]:
             idle[model] = idle.get(model, 0) + len(gpus)
     return {
         model: ModelCounts(
-            gpus=count, used_before=count - idle.get(model, 0), used_after=count - idle.get(model, 0)
+            gpus=count,
+            used_before=count - idle.get(model, 0),
+            used_after=count - idle.get(model, 0),
         )
         for model, count in read.capacity.gpus_by_model.items()
     }
