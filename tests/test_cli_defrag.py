@@ -36,3 +36,11 @@ def test_without_a_budget_it_says_so(program: Program) -> None:
     assert shown.code == 0
     assert load_plan(shown.out).moves == ()
     assert "budget.moves is 0" in shown.err
+
+
+def test_it_is_no_plan_to_explain(program: Program) -> None:
+    Path("snapshot.json").write_text(fewest().model_dump_json())
+    assert program("defrag", "snapshot.json", "-o", "plan.json").code == 0
+    shown = program("explain", "snapshot.json", "--all", "--plan", "plan.json")
+    assert shown.code == 65
+    assert "only moves running jobs" in shown.err

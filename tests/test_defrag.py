@@ -355,3 +355,19 @@ def test_plans_with_waiting_jobs_are_sound(data: st.DataObject) -> None:
     others = tuple(j for j in alone.jobs if j.on_nodes or j.name in let_in)
     started = {s.job for s in solve(alone.model_copy(update={"jobs": others}), OPTIONS).starts}
     assert let_in <= started
+
+
+def test_the_other_models_nodes_are_no_place_for_a_job() -> None:
+    """A job that any model suits: room is made on the node whose GPUs are in the way."""
+    snap = snapshot(
+        nodes(1, 8),
+        nodes(1, 8, "A100", first=2),
+        nodes(1, 8, first=3),
+        runs("a", at("n1", 0, 1), models=["H100"]),
+        running("b", at("n2", *range(6)), preemptible=False),
+        running("c", at("n3", *range(6)), preemptible=False),
+        job("p", 8),
+        policy=policy(),
+    )
+    plan = sound(snap)
+    assert [(move.job, move.lets_in) for move in plan.moves] == [("a", ("p",))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from trencadis.models import Job, Plan, Snapshot, apply
+from trencadis.models import Job, Plan, PlanMismatchError, Snapshot, apply
 from trencadis.models.collector import paused_collector
 from trencadis.models.explanation import NEVER, Explanation, Reason, ReasonGroup, Report
 from trencadis.models.order import in_order
@@ -42,10 +42,13 @@ ALONE = "no other waiting job takes the room that a remedy makes, where not said
 
 
 class Explainer:
-    """Answers questions about one plan. Raises PlanMismatchError if it isn't the snapshot's."""
+    """Answers questions about one plan. Raises PlanMismatchError if it isn't the snapshot's,
+    or isn't that of a round."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot, self.plan = in_order(snapshot), plan
+        if plan.purpose != "round":
+            raise PlanMismatchError("the plan only moves running jobs; a round says who waits")
         self.following = apply(self.snapshot, plan)
         self.scene: Scene = scene_of(self.snapshot, plan, self.following)
         self.alone = Alone(self.following)

@@ -88,6 +88,9 @@ class Mover:
             if way.need.model not in allowed or way.segment or way.need.exclusive:
                 continue
             open_ = [n for n in self.nodes if way.need.columns >> look.column[n] & 1]
+            if way.need.gpus:
+                model = way.need.model
+                open_ = [n for n in open_ if model in self.nodes[n].healthy_gpus().values()]
             found = self._for_way(job, way, open_)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
