@@ -66,13 +66,6 @@ MostNodes = Annotated[
 Tries = Annotated[
     int, typer.Option(min=1, max=10_000, help="Mixes solved in order of price, before steps grow.")
 ]
-Prices = Annotated[
-    str | None,
-    typer.Option("--prices", metavar="FILE", help="Price list, JSON; an example where absent."),
-]
-Network = Annotated[
-    str | None, typer.Option("--fabric", help="Network that each node pays for, by the prices.")
-]
 
 
 def capacity(
@@ -83,8 +76,8 @@ def capacity(
     shrink: Shrink = False,
     max_nodes: MostNodes = 1_000,
     tries: Tries = 40,
-    prices: Prices = None,
-    fabric: Network = None,
+    prices: opt.Prices = None,
+    fabric: opt.Network = None,
     policy: opt.PolicyFile = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,

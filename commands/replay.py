@@ -56,9 +56,6 @@ ThroughputsOption = Annotated[
 FabricOption = Annotated[
     str, typer.Option(help="Network of a MIX: 10gbe, roce or infiniband, or as the prices say.")
 ]
-PricesOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Price list, JSON; an example where absent.")
-]
 ScaleOption = Annotated[
     float | None, typer.Option("--scale-load", help="Jobs arrive so many times as fast.")
 ]
@@ -101,7 +98,7 @@ def replay(
         float, typer.Option(min=0.01, help="Work of a solve, about seconds; trencadis only.")
     ] = 0.5,
     fabric: FabricOption = "infiniband",
-    prices: PricesOption = None,
+    prices: opt.Prices = None,
     policy_file: Annotated[
         str | None,
         typer.Option("--policy-file", metavar="FILE", help="The policy, TOML or JSON."),

@@ -55,13 +55,6 @@ Files = Annotated[
 Keep = Annotated[
     Path | None, typer.Option("--keep", metavar="DIR", help="Write each snapshot and plan there.")
 ]
-Prices = Annotated[
-    str | None,
-    typer.Option("--prices", metavar="FILE", help="Price list, JSON; an example where absent."),
-]
-Network = Annotated[
-    str | None, typer.Option("--fabric", help="Network that each node pays for, by the prices.")
-]
 
 
 def whatif(
@@ -74,8 +67,8 @@ def whatif(
     add_job: AddJob = None,
     scenario: Files = None,
     keep: Keep = None,
-    prices: Prices = None,
-    fabric: Network = None,
+    prices: opt.Prices = None,
+    fabric: opt.Network = None,
     policy: opt.PolicyFile = None,
     time_limit: opt.TimeLimit = None,
     gap: opt.Gap = None,

@@ -120,7 +120,7 @@ def make_plan(
         resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
-        metrics=_metrics(facts, before, after, frag_before, frag_after, placements),
+        metrics=metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),
         warnings=warnings,
         made=made,
@@ -235,7 +235,7 @@ def _state_after(state: NodeState, left: Left) -> NodeState:
     )
 
 
-def _metrics(
+def metrics(
     facts: Facts,
     before: Mapping[str, Left],
     after: Mapping[str, Left],
@@ -243,10 +243,11 @@ def _metrics(
     frag_after: Mapping[str, int],
     placements: Mapping[str, Placement],
 ) -> Metrics:
+    """The cluster in numbers, before and after; `frag_*`: F by whatever it is added up over."""
     horizon = facts.values.rates.horizon
     unit = facts.values.rates.unit
     idle = [
-        sum(idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
+        sum(_idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
         for left in (before, after)
     ]
     elsewhere = facts.capacity.idle_elsewhere
@@ -273,8 +274,7 @@ def _metrics(
     )
 
 
-def idle_units(facts: Facts, rest: Left) -> int:
-    """Idle GPU of a node, whole and in parts, in units."""
+def _idle_units(facts: Facts, rest: Left) -> int:
     whole = sum(len(gpus) for gpus in rest.idle.values()) * facts.values.rates.unit
     return whole + sum(facts.capacity.cutter.idle_units(cut) for cut in rest.cuts.values())
 

@@ -172,13 +172,12 @@ class _Whole:
 
 def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solution:
     program = model.program
-    nothing = Solution(list(program.rest), {})
     relaxed = LinearProgram(program)
     large = len(program.low) > thresholds.parts
-    staging = limits.part(GUIDE_SHARE) if large and not limits.clock.deterministic else limits
+    staging = limits.part(GUIDE_SHARE) if large else limits
     guide = Guider(program, relaxed, _parts(model), limits, staging).guide()
     if guide is None:
-        return nothing
+        return Solution(list(program.rest), {})
     settled = None if large or limits.over() else settle(model, guide, limits)
     if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.

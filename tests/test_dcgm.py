@@ -16,7 +16,7 @@ from trencadis.adapters.dcgm.fitting import USABLE, _first_fit
 from trencadis.models import InvalidInputError
 from trencadis.models.mig import find_table
 
-SAMPLES = Path("/work/shared/data/formats/dcgm")
+SAMPLES = Path(__file__).parents[2] / "shared" / "data" / "formats" / "dcgm"
 A100 = "NVIDIA A100-SXM4-40GB"
 
 

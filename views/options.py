@@ -139,3 +139,10 @@ ReservationsFile = Annotated[
 LicensesFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="scontrol show licenses --json")
 ]
+Prices = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="FILE", help="Price list, JSON; an example where absent."),
+]
+Network = Annotated[
+    str | None, typer.Option("--fabric", help="Network that each node pays for, by the prices.")
+]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from trencadis.models import Metrics, Move, Plan, Proof, Snapshot, StageProof, Status
+from trencadis.models import Move, Plan, Proof, Snapshot, StageProof, Status
 from trencadis.models.check import check
 from trencadis.models.order import in_order
-from trencadis.models.plan import Made, ModelCounts
+from trencadis.models.plan import Made
 from trencadis.solver.migrate.compact import Compaction, compact
 from trencadis.solver.migrate.let_in import Entry, let_in
 from trencadis.solver.migrate.movers import movers, moves_left
 from trencadis.solver.migrate.yard import Yard
 from trencadis.solver.model.problem import Facts, facts
-from trencadis.solver.report import idle_units
+from trencadis.solver.report import metrics
 from trencadis.solver.round import InternalError
-from trencadis.solver.score import Left, leftovers
+from trencadis.solver.score import leftovers
 from trencadis.solver.verify import Prepared, prepare, verify
 
 STAGE = "moves"
@@ -95,12 +95,14 @@ def _plan(
     rest = sum(wait for name, wait in waits.items() if name not in entry.lets_in)
     objective = total + sum(move.idle_gpu_seconds for move in moves) + rest
     forced = rest + sum(trip.mover.cost for trip in entry.trips)
+    left = leftovers(read, {})
     return Plan(
         snapshot=prepared.fingerprint,
         now=snapshot.now,
         purpose="defrag",
         moves=tuple(moves),
-        metrics=_metrics(read, before, total),
+        # Only fragmentation changes.
+        metrics=metrics(read, left, left, {STAGE: before}, {STAGE: total}, {}),
         proof=_proof(objective, objective if more.best else forced, before + sum(waits.values())),
         warnings=warnings,
         made=Made(
@@ -129,39 +131,3 @@ def _proof(objective: int, bound: int, nothing: int) -> Proof:
     return Proof(
         stages=(stage,), gap=gap, status=status, bound_scope="restricted", restricted_to=SCOPE
     )
-
-
-def _metrics(read: Facts, before: int, after: int) -> Metrics:
-    """The cluster in numbers: only fragmentation changes."""
-    left = leftovers(read, {})
-    idle = sum(idle_units(read, rest) for rest in left.values())
-    scale = read.values.rates.horizon * idle
-    unit = read.values.rates.unit
-    by_model = _used(read, left)
-    total = sum(read.capacity.gpus_by_model.values())
-    whole = sum(len(gpus) for rest in left.values() for gpus in rest.idle.values())
-    used = total - whole - read.capacity.idle_elsewhere
-    return Metrics(
-        gpus=total,
-        used_before=used,
-        used_after=used,
-        fragmentation_before_milli=1_000 * unit * before // scale if scale else 0,
-        fragmentation_after_milli=1_000 * unit * after // scale if scale else 0,
-        pending_before=sum(1 for job in read.snapshot.jobs if job.state == "pending"),
-        by_model=by_model,
-    )
-
-
-def _used(read: Facts, left: dict[str, Left]) -> dict[str, ModelCounts]:
-    idle: dict[str, int] = {}
-    for rest in left.values():
-        for model, gpus in rest.idle.items():
-            idle[model] = idle.get(model, 0) + len(gpus)
-    return {
-        model: ModelCounts(
-            gpus=count,
-            used_before=count - idle.get(model, 0),
-            used_after=count - idle.get(model, 0),
-        )
-        for model, count in read.capacity.gpus_by_model.items()
-    }
