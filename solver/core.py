@@ -10,7 +10,7 @@ supply really carries.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ STEPS = 3
 """Units by which a piece may differ from the relaxation."""
 DRIFT = 20
 """The same for sums over many pieces."""
+WORKERS = 4
+"""Of CP-SAT: enough for one that finds and one that proves."""
 WHOLE = 2e-3
 """Closer to a whole number than this is whole: pins leave that much room to floats."""
 
@@ -117,7 +119,8 @@ def decide_close(
         Window(low.tolist(), high.tolist()),
         np.clip(near, low, high).tolist(),
         int(reached) + slack,
-        effort,
+        # As in `lagrange`: near-equal knapsack items, of which presolve makes little.
+        replace(effort, presolve=False, linearization=2, workers=min(effort.workers, WORKERS)),
         stop,
         [_price(flat, np.where(own, 0.0, relaxation.duals), field.decision, relaxation.point)],
     )

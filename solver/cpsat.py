@@ -23,6 +23,8 @@ class Effort:
     presolve: bool = True
     linearization: int = 1
     """How much of the model its linear relaxation takes in, 0 to 2."""
+    strategies: tuple[str, ...] = ()
+    """Of CP-SAT's portfolio only these, a worker each, and no local search; all where empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,14 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
     else:
         parameters.num_workers = effort.workers
         parameters.max_time_in_seconds = max(0.01, effort.seconds)
+    if effort.strategies:
+        workers = min(parameters.num_workers, len(effort.strategies))
+        parameters.num_workers = workers
+        parameters.subsolvers.extend(effort.strategies[:workers])
+        parameters.use_lns = False
+        parameters.use_rins_lns = False
+        parameters.use_feasibility_jump = False
+        parameters.num_violation_ls = 0
 
 
 class _Enough(cp_model.CpSolverSolutionCallback):

@@ -264,7 +264,7 @@ class Guider:
         """Where many jobs are spread over parts of domains: whole jobs per domain, level by level.
 
         Jobs that don't fill a domain in whole numbers go up to the next level. That costs some
-        spread, so all stages together are the goal here, and none is pinned.
+        spread, so all stages together are the goal here, and only guarantees stay pinned.
         """
         blend = blended(self.program)
         lifted = False
@@ -274,6 +274,9 @@ class Guider:
                 continue
             if not lifted:
                 self.relaxed.loosen()
+                for stage in self.program.objectives:
+                    if stage.name in self.values and stage.terms.keys() <= set(self.parts.open):
+                        self._pin(stage, self.values[stage.name] + 1.0)
                 pieces = self.parts.pieces
                 self._restrict(pieces, self.low[pieces], self.high[pieces])
                 lifted = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -192,7 +192,8 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
         return solution
     # The counts hint a search of the whole program for as long as there is time.
     relaxed.loosen()
-    return _Whole(program, limits, settled, 0.5, relaxed, decision_columns(model)).solve()
+    further = _Whole(program, limits, settled, 0.5, relaxed, decision_columns(model)).solve()
+    return _with_bounds(further, solution.stages)
 
 
 def _promised(program: Program, counts: list[int]) -> dict[str, StageResult]:
@@ -219,6 +220,17 @@ def _proven(
         prover.pin(objective, value)
         stages[objective.name] = StageResult(value, bound, time.monotonic() - began)
     return stages
+
+
+def _with_bounds(solution: Solution, proven: dict[str, StageResult]) -> Solution:
+    """The solution with these bounds as well, for as long as it is what they were proven of."""
+    stages = dict(solution.stages)
+    for name, stage in solution.stages.items():
+        known = proven[name]
+        stages[name] = replace(stage, bound=min(stage.value, max(stage.bound, known.bound)))
+        if stage.value != known.value:
+            break
+    return replace(solution, stages=stages)
 
 
 def _good(program: Program, solution: Solution, gap: float) -> bool:

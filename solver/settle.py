@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,8 @@ STEPS = 3
 """Bins by which the number of a pattern may differ from the guide's."""
 DRIFT = 6
 """The same for sums over many patterns or jobs."""
+STRATEGIES = ("reduced_costs", "max_lp", "quick_restart_no_lp")
+"""The first two find nearly every settled point, the third sees soonest that there is none."""
 SHARE = 0.1
 """Part of the gap that whole numbers may use up: what a stage leaves open, later ones exploit."""
 
@@ -64,7 +66,9 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             Window(low.tolist(), high.tolist()),
             np.clip(hint, low, high).tolist(),
             None,
-            limits.effort(max(AT_LEAST, TIME * limits.clock.left())),
+            replace(
+                limits.effort(max(AT_LEAST, TIME * limits.clock.left())), strategies=STRATEGIES
+            ),
             limits.stop,
             enough=enough,
         )

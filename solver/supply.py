@@ -197,7 +197,8 @@ class _Maker:
         for asked, slot_by_need in zip(self.wanted, (slot_of, located_slot_of), strict=True):
             for need, slot_ in slot_by_need.items():
                 most[slot_] += asked[need]
-        fillers = bool(self.classifier.fillers or self.classifier.located_fillers)
+        # What is put into opened GPUs takes CPU and memory that the patterns don't count, too.
+        fillers = whole or bool(self.classifier.fillers or self.classifier.located_fillers)
         found: tuple[Pattern, ...] | None
         try:
             if is_single(bin_type, slots):

@@ -13,7 +13,7 @@ from exact import EXACT, assert_exact, objectives, solve_exactly
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from trencadis.models import Plan, Snapshot, load_snapshot
+from trencadis.models import Plan, Request, Share, Snapshot, load_snapshot
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
@@ -67,6 +67,21 @@ def test_weighted_fragmentation_may_leave_a_job_pending() -> None:
 def test_tasks_without_gpus_go_where_fragmentation_suffers_least() -> None:
     """Pooled counts say how much CPU is taken, not where: placement must not lose by that."""
     case, _ = load_snapshot((Path(__file__).parent / "data" / "fillers_spread.json").read_text())
+    solve_exactly(case)
+
+
+@pytest.mark.parametrize("spare", range(0, 1_001, 250))
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_shares_take_memory_that_idle_gpus_beside_them_lack(gpus: int, spare: int) -> None:
+    """What is put into a GPU that is opened for it counts in the F of the rest of its node."""
+    part = Share(gpu_milli=250)
+    case = build.snapshot(
+        build.node("n0", gpus=1),
+        build.node("n1", gpus=gpus, memory_mib=700 + spare, shareable=True, max_jobs_per_gpu=3),
+        build.job("hungry", request=Request(share=part, memory_mib=700), communicates=False),
+        build.job("light", tasks=2, request=Request(share=part), communicates=False),
+        build.job("expected", gpus=1, tasks=2, memory_mib=500),
+    )
     solve_exactly(case)
 
 
