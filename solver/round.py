@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -68,7 +68,8 @@ def solve(
     """Decides one round.
 
     Returns a plan that has passed the verifier, with bounds. Setting `stop` from another thread
-    ends the search early; the plan is then the best one found. `progress` hears how far it is.
+    ends the search early; the plan is then the best one found. `progress` hears how far it is, in
+    the thread of the caller; what it raises ends the round.
     Raises InvalidInputError if the snapshot contradicts itself, InternalError if the plan fails
     verification.
     """
@@ -95,6 +96,7 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         seed=options.seed,
         gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
         stop=stop,
+        hear=timer.hear(),
     )
     with ThreadPoolExecutor(1) as beside:
         # The verifier reads the snapshot by itself, while the search leaves a core idle.
@@ -232,11 +234,19 @@ class Timer:
         self._laps: dict[str, float] = {}
         self._progress = progress
 
-    def tell(self, step: Step, started: int = 0, stages: dict[str, Stage] | None = None) -> None:
+    def tell(
+        self, step: Step, started: int = 0, stages: Mapping[str, Stage] | None = None
+    ) -> None:
         """Tells the listener, if there is one."""
         if self._progress is not None:
             seconds = time.monotonic() - self._began
             self._progress(Progress(step, seconds, started, stages or {}))
+
+    def hear(self) -> Callable[[Mapping[str, Stage]], None] | None:
+        """Who hears of stages while they are searched; None if there is no listener."""
+        if self._progress is None:
+            return None
+        return lambda stages: self.tell("searching", stages=stages)
 
     def lap(self, name: str) -> None:
         """Books the time since the last lap."""

@@ -13,6 +13,7 @@ import trencadis
 from trencadis import Delta, Options, Progress, Session, Snapshot, solve
 from trencadis.instances.generate import generate
 from trencadis.models import InvalidInputError, Job, PlanMismatchError, apply, change
+from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.verify import verify
 
 SMALL = generate(6, 12, 0.5, 1, 2)
@@ -94,8 +95,48 @@ def test_progress_tells_incumbent_and_bound() -> None:
     last = {name: (stage.incumbent, stage.bound) for name, stage in heard[-1].stages.items()}
     assert last == proven
     assert heard[-1].started == len(plan.starts)
-    for progress in heard:
-        assert all(stage.bound <= stage.incumbent for stage in progress.stages.values())
+    assert all(s.bound <= s.incumbent for p in heard for s in p.stages.values())
+
+
+@pytest.mark.parametrize("whole", [3_000, 0])
+def test_progress_from_inside_a_search(whole: int) -> None:
+    """Incumbents fall and bounds rise while CP-SAT searches, told in the thread of `solve`."""
+    cluster = generate(20, 80, 0.5, 1, 4)
+    options = Options(
+        deterministic=True, time_limit_s=2, gap=0.0, thresholds=Thresholds(whole=whole)
+    )
+    heard: list[Progress] = []
+    threads: set[int] = set()
+
+    def hear(progress: Progress) -> None:
+        heard.append(progress)
+        threads.add(threading.get_ident())
+
+    plan = solve(cluster, options, progress=hear)
+    assert threads == {threading.get_ident()}
+    assert plan == solve(cluster, options)
+    inside = [progress for progress in heard if progress.step == "searching"]
+    assert len(inside) > 3
+    assert heard.index(inside[0]) < [progress.step for progress in heard].index("searched")
+    assert all(s.bound <= s.incumbent for p in inside for s in p.stages.values())
+    if whole:
+        # Stage by stage, each message tells something better than the one before.
+        tier = [p.stages["tier:high"] for p in inside if "tier:high" in p.stages]
+        costs, bounds = [s.incumbent for s in tier], [s.bound for s in tier]
+        assert costs == sorted(costs, reverse=True)
+        assert bounds == sorted(bounds)
+        assert len(set(zip(costs, bounds, strict=True))) == len(tier) > 1
+
+
+def test_a_listener_that_fails_ends_the_solve() -> None:
+    def refuse(progress: Progress) -> None:
+        if progress.step == "searching":
+            raise ConnectionError("the listener is gone")
+
+    session = Session(generate(20, 80, 0.5, 1, 4), FIXED, on_progress=refuse)
+    with pytest.raises(ConnectionError, match="gone"):
+        session.solve()
+    assert session.plan is None
 
 
 def test_cancel_from_another_thread() -> None:
