@@ -15,7 +15,8 @@ from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
 from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
-from trencadis.models.plan import Made
+from trencadis.models.plan import Made, Status
+from trencadis.solver.again import Beginning, Earlier, shares
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Ledger
@@ -35,6 +36,9 @@ AFTER_SEARCH = 3.0
 """Report and verification, and the reading itself, in times of the reading."""
 MAX_SPOILED = 200
 """Clusters of more nodes are not searched again only because tasks without GPUs spread badly."""
+GOOD = (Status.OPTIMAL, Status.GAP)
+AGAIN = 0.4
+"""Part of the time left that mending the last plan may take."""
 MAX_PARTS = 6
 """Searches of one round: each settles what its relaxation has in whole numbers."""
 
@@ -64,22 +68,31 @@ def solve(
     options: Options | None = None,
     stop: threading.Event | None = None,
     progress: Callable[[Progress], None] | None = None,
+    earlier: Earlier | None = None,
 ) -> Plan:
     """Decides one round.
 
     Returns a plan that has passed the verifier, with bounds. Setting `stop` from another thread
     ends the search early; the plan is then the best one found. `progress` hears how far it is, in
     the thread of the caller; what it raises ends the round.
+    `earlier`: what the last round left; if its starts, mended, are good enough by proof, nothing
+    else is searched. It is not used in deterministic mode.
     Raises InvalidInputError if the snapshot contradicts itself, InternalError if the plan fails
     verification.
     """
     options = options or Options()
     stop = stop or threading.Event()
     with paused_collector():
-        return _solve(snapshot, options, stop, Timer(progress))
+        return _solve(snapshot, options, stop, Timer(progress), earlier)
 
 
-def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: Timer) -> Plan:
+def _solve(
+    snapshot: Snapshot,
+    options: Options,
+    stop: threading.Event,
+    timer: Timer,
+    earlier: Earlier | None,
+) -> Plan:
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
@@ -98,31 +111,41 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         stop=stop,
         hear=timer.hear(),
     )
+    made = Made(
+        trencadis=_installed("trencadis"),
+        ortools=_installed("ortools"),
+        seed=options.seed,
+        deterministic=options.deterministic,
+        workers=1 if options.deterministic else options.workers,
+    )
+    told = tuple(sorted(fault.message for fault in warnings))
+    plan: Plan | None = None
     with ThreadPoolExecutor(1) as beside:
         # The verifier reads the snapshot by itself, while the search leaves a core idle.
         prepared = cache(lambda: beside.submit(prepare, snapshot))
-        outcome = search_and_place(read, options, limits, timer, built=prepared)
-        outcome = with_preemption(read, outcome, options.thresholds)
-        timer.lap("preempt")
-    plan = make_plan(
-        read,
-        outcome,
-        limits,
-        fingerprint=prepared().result().fingerprint,
-        made=Made(
-            trencadis=_installed("trencadis"),
-            ortools=_installed("ortools"),
-            seed=options.seed,
-            deterministic=options.deterministic,
-            workers=1 if options.deterministic else options.workers,
-        ),
-        warnings=tuple(sorted(fault.message for fault in warnings)),
-    )
-    timer.lap("report")
-    verdict = verify(snapshot, plan, prepared().result())
-    timer.lap("verify")
-    if verdict.violations:
-        raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
+
+        def decided(limits: Limits, beginning: Beginning | None = None) -> Plan:
+            outcome = search_and_place(read, options, limits, timer, prepared, beginning)
+            outcome = with_preemption(read, outcome, options.thresholds)
+            timer.lap("preempt")
+            fingerprint = prepared().result().fingerprint
+            plan = make_plan(
+                read, outcome, limits, fingerprint=fingerprint, made=made, warnings=told
+            )
+            timer.lap("report")
+            verdict = verify(snapshot, plan, prepared().result())
+            timer.lap("verify")
+            if verdict.violations:
+                raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
+            return plan
+
+        if earlier is not None and not options.deterministic:
+            for share in shares(earlier, read):
+                plan = better(plan, decided(limits.part(AGAIN), Beginning(earlier, share)))
+                if plan.proof.status in GOOD or limits.over():
+                    break
+        if plan is None or not (plan.proof.status in GOOD or limits.over()):
+            plan = better(plan, decided(limits))
     stages = {stage.name: Stage(stage.objective, stage.bound) for stage in plan.proof.stages}
     timer.tell("done", len(plan.starts), stages)
     if options.deterministic:
@@ -136,6 +159,7 @@ def search_and_place(
     limits: Limits,
     timer: Timer,
     built: Callable[[], object] = lambda: None,
+    beginning: Beginning | None = None,
 ) -> Round:
     """Counts, then names, until nothing is left that is worth another look.
 
@@ -144,12 +168,18 @@ def search_and_place(
     ledger = Ledger(read)
     rest = read
     outcome: Round | None = None
+    if beginning is not None:
+        problem = classify(read, options.thresholds, NONE, NONE)
+        timer.lap("classify")
+        outcome = _round(problem, build(problem), ledger, Solution([], {}))
+        timer.lap("build")
+        beginning.enter(ledger, outcome.shape_of.__getitem__)
+        timer.lap("keep")
+        rest = residual(read, ledger)
     for _ in range(MAX_PARTS):
         problem, model, solution = count_and_place(rest, ledger, options, limits, timer, built)
         if outcome is None:
-            shapes = problem.demand.shapes
-            shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
-            outcome = Round(model, ledger, solution, shape_of)
+            outcome = _round(problem, model, ledger, solution)
         if not solution.partial or limits.over():
             break
         rest = residual(read, ledger)
@@ -157,6 +187,20 @@ def search_and_place(
     complete(ledger, outcome.shape_of.__getitem__, order(read))
     timer.lap("complete")
     return outcome
+
+
+def _round(problem: Problem, model: Model, ledger: Ledger, solution: Solution) -> Round:
+    shapes = problem.demand.shapes
+    shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
+    return Round(model, ledger, solution, shape_of)
+
+
+def better(one: Plan | None, other: Plan) -> Plan:
+    """The plan that costs less in the first stage in which two differ; the first if none does."""
+    if one is None:
+        return other
+    costs = [[stage.objective for stage in plan.proof.stages] for plan in (one, other)]
+    return other if costs[1] < costs[0] else one
 
 
 def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
