@@ -54,14 +54,16 @@ class Beginning:
         free_least(ledger, self.share)
 
 
-def shares(earlier: Earlier | None, read: Facts) -> tuple[float, ...]:
+def shares(earlier: Earlier | None, read: Facts, least: int) -> tuple[float, ...]:
     """Parts of the kept starts to search anew, in the order in which they are worth a try.
 
-    Nothing where none of the starts still waits (they were carried out): then all is new.
+    None where fewer than `least` jobs wait, and where none of the starts waits any more: they were
+    carried out, and all that waits is new.
     """
-    if earlier is None or not earlier.nodes.keys() & read.values.eligible.keys():
+    waiting = read.values.eligible.keys()
+    if earlier is None or len(waiting) < least or not earlier.nodes.keys() & waiting:
         return ()
-    arrived = read.values.eligible.keys() - earlier.waited
+    arrived = waiting - earlier.waited
     return (FREED,) if arrived else (0.0, FREED)
 
 
@@ -111,9 +113,8 @@ def _seat(
 def free_least(ledger: Ledger, share: float) -> None:
     """Withdraws the least urgent starts, as many as take this part of what all of them take."""
     worth = ledger.facts.values.worth
-    units = [
-        unit for unit in reversed(order(ledger.facts)) if all(j.name in ledger.started for j in unit)
-    ]
+    started = ledger.started
+    units = [u for u in reversed(order(ledger.facts)) if all(job.name in started for job in u)]
     left = share * sum(worth[job.name].size for unit in units for job in unit)
     for unit in units:
         if left <= 0:

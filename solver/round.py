@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -24,11 +23,12 @@ from trencadis.solver.model.build import Model, build
 from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
 from trencadis.solver.place import place
 from trencadis.solver.preempt.exchange import make_room, relevant, without_victims
-from trencadis.solver.progress import Progress, Stage, Step
+from trencadis.solver.progress import Progress, Stage
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
+from trencadis.solver.timer import Timer
 from trencadis.solver.verify import prepare, verify
 
 NONE: frozenset[str] = frozenset()
@@ -136,12 +136,17 @@ def _solve(
             verdict = verify(snapshot, plan, prepared().result())
             timer.lap("verify")
             if verdict.violations:
-                raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
+                raise InternalError("; ".join(map(str, verdict.violations[:5])))
             return plan
 
         if earlier is not None and not options.deterministic:
-            for share in shares(earlier, read):
-                plan = better(plan, decided(limits.part(AGAIN), Beginning(earlier, share)))
+            for share in shares(earlier, read, options.thresholds.again):
+                try:
+                    mended = decided(limits.part(AGAIN), Beginning(earlier, share))
+                except InternalError:
+                    # What was kept breaks a rule: a beginning is a hint, never a reason to fail.
+                    break
+                plan = better(plan, mended)
                 if plan.proof.status in GOOD or limits.over():
                     break
         if plan is None or not (plan.proof.status in GOOD or limits.over()):
@@ -268,39 +273,6 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
 def _installed(package: str) -> str:
     """Its version; to look it up takes milliseconds, as long as a small round's search."""
     return version(package)
-
-
-class Timer:
-    """Wall time by step, and who hears of it."""
-
-    def __init__(self, progress: Callable[[Progress], None] | None = None) -> None:
-        self._began = self._last = time.monotonic()
-        self._laps: dict[str, float] = {}
-        self._progress = progress
-
-    def tell(
-        self, step: Step, started: int = 0, stages: Mapping[str, Stage] | None = None
-    ) -> None:
-        """Tells the listener, if there is one."""
-        if self._progress is not None:
-            seconds = time.monotonic() - self._began
-            self._progress(Progress(step, seconds, started, stages or {}))
-
-    def hear(self) -> Callable[[Mapping[str, Stage]], None] | None:
-        """Who hears of stages while they are searched; None if there is no listener."""
-        if self._progress is None:
-            return None
-        return lambda stages: self.tell("searching", stages=stages)
-
-    def lap(self, name: str) -> None:
-        """Books the time since the last lap."""
-        now = time.monotonic()
-        self._laps[name] = self._laps.get(name, 0.0) + now - self._last
-        self._last = now
-
-    def laps(self) -> dict[str, float]:
-        """Seconds by step, rounded to milliseconds."""
-        return {name: round(seconds, 3) for name, seconds in self._laps.items()}
 
 
 __all__ = ["InternalError", "Options", "solve"]
