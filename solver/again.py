@@ -13,9 +13,9 @@ from trencadis.solver.model.problem import Facts
 from trencadis.solver.shapes import Shape
 
 FREED = 0.35
-"""Part of what the kept starts take that is searched anew, the least urgent first. Measured at
-1,000 nodes and 2,000 waiting jobs, ten of them new: a tenth and a fifth left gaps of 0.4 and 15 %,
-this much none, in half the time of a search from nothing (docs/decisions/043)."""
+"""Part of what the kept starts take that is searched anew, the least urgent first. Smaller parts
+left no room for what came since, larger ones took as long as a search from nothing: see
+docs/decisions/043."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,12 +80,12 @@ def test_slurm_samples_with_more_and_with_less() -> None:
     for record in (*jobs["jobs"], *nodes["nodes"], jobs, nodes):
         record["of_a_later_release"] = {"set": True, "number": [1, {"x": None}]}
     assert read_slurm(json.dumps(jobs), json.dumps(nodes))[0] == plain
-    for document, key, field in ((jobs, "jobs", "job_id"), (nodes, "nodes", "name")):
-        lost = document[key][0].pop(field)
+    for content, key, field in ((jobs, "jobs", "job_id"), (nodes, "nodes", "name")):
+        lost = content[key][0].pop(field)
         with pytest.raises(InvalidInputError) as caught:
             read_slurm(json.dumps(jobs), json.dumps(nodes))
         assert any(f"{key}[0]" in line and field in line for line in caught.value.lines())
-        document[key][0][field] = lost
+        content[key][0][field] = lost
 
 
 SMI = DATA / "formats" / "nvidia-smi"
