@@ -14,11 +14,16 @@ from trencadis.commands.live import Native, answering, may_enforce
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from trencadis.adapters.live.carry import Step
     from trencadis.adapters.live.context import Context
     from trencadis.models import Plan
+
+
+LOCK_SECONDS = 60.0
+"""How long `apply` and a loop that recommends wait for each other."""
 
 
 def snapshot(native: Native, config: str | None, output: str, json: bool) -> None:
@@ -45,18 +50,25 @@ def plan_of(context: typer.Context, source: str) -> Plan:
 
 def apply(live: Context, state: Path, plan: Plan, *, yes: bool, json: bool) -> None:
     """Sends a plan's actions whose preconditions hold, or tells which it would send."""
-    from trencadis.adapters.live.carry import carry_out, rehearse
+    from trencadis.adapters.live.carry import carry_out, rehearse, send_due
     from trencadis.adapters.live.lock import locked
+    from trencadis.adapters.live.reconcile import reconcile
 
     with answering():
         if yes:
             may_enforce(live)
-        reading = live.cluster.read(live.store.terms())
+        store = live.store
         if not yes:
+            reading = live.cluster.read(store.terms())
             steps = rehearse(live, plan, reading.snapshot, reading)
         else:
-            with locked(state):
-                epoch = live.store.epoch()
+            # A loop that recommends acts for moments only; one that enforces has the lock for good.
+            wait = 0.0 if store.get("mode") == "enforce" else LOCK_SECONDS
+            with locked(state, wait_seconds=wait):
+                epoch = store.epoch()
+                reconcile(live, live.cluster.read(store.terms()))
+                reading = live.cluster.read(store.terms())
+                send_due(live, reading, epoch)
                 steps = carry_out(live, plan, reading.snapshot, reading, epoch)
     _tell(steps, yes=yes, json=json)
     settle(steps)
@@ -108,7 +120,9 @@ def run(
     log_level: str,
 ) -> None:
     """Round after round, until told to stop."""
+    from contextlib import ExitStack, nullcontext
     from dataclasses import asdict
+    from functools import partial
 
     from trencadis.adapters.live.lock import locked
     from trencadis.adapters.live.loop import Loop
@@ -120,11 +134,16 @@ def run(
     stop = _told_to_stop()
     with (
         native.opened(config, state, log_level, mode=mode, interval=interval) as live,
-        locked(state),
+        locked(state, "run"),
+        ExitStack() as kept,
     ):
+        acting: Callable[[], AbstractContextManager[None]] = nullcontext
         if live.config.mode == "enforce":
+            kept.enter_context(locked(state))
             with answering():
                 may_enforce(live)
+        elif live.config.mode == "recommend":
+            acting = partial(locked, state, wait_seconds=LOCK_SECONDS)
         from trencadis.solver.round import Options
         from trencadis.solver.session import Session
 
@@ -145,6 +164,7 @@ def run(
             options={k: v for k, v in asdict(options).items() if k != "thresholds"},
             metrics_file=metrics_file,
             repro_dir=repro_dir,
+            acting=acting,
             on_plan=None if plan_file is None else lambda p: io.write(plan_file, plan_text(p)),
         )
         loop.run(stop, rounds)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from trencadis.solver.cpsat import Effort
+from trencadis.solver.progress import Stage
 
 STEP = 0.05
 """In deterministic mode, the part of the limit that one step may take, in CP-SAT's own time."""
@@ -39,6 +41,8 @@ class Limits:
     seed: int
     gap: float
     stop: threading.Event
+    hear: Callable[[Mapping[str, Stage]], None] | None = None
+    """Told of stages while they are searched."""
 
     def effort(self, most: float = math.inf) -> Effort:
         """The effort for one step, of at most so many seconds."""

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 from ortools.sat.python import cp_model
 
@@ -39,6 +40,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """What a search has found while it goes on; None: nothing new."""
+
+    solution: list[int] | None
+    """Better than all before."""
+    bound: int | None
+    """Proven for the program as narrowed; above the best solution where that is proven optimal."""
+
+
+Hear = Callable[[News], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """Bounds to search within, inside those of the program."""
 
@@ -56,11 +70,14 @@ def search(
     stop: threading.Event,
     further: Sequence[Row] = (),
     enough: Callable[[list[int]], bool] | None = None,
+    hear: Hear | None = None,
 ) -> Outcome:
     """Minimises the objective within the window.
 
     `hint`: where to start looking. `target`: the search ends early at this value or below.
     `further`: rows besides the program's. `enough`: says of a solution whether to end with it.
+    `hear`: called in this thread with solutions and bounds while the search goes on; what it
+    raises ends the search.
     """
     model = cp_model.CpModel()
     columns: list[cp_model.IntVar | int] = [
@@ -87,11 +104,16 @@ def search(
     solver = cp_model.CpSolver()
     _configure(solver, effort)
     goal = -math.inf if target is None else target - constant
-    status = _run(solver, model, _Enough(goal, columns, enough), stop)
+    news: SimpleQueue[News] | None = None
+    if hear is not None:
+        # CP-SAT calls back in threads of its own; the listener is called in this one.
+        news = SimpleQueue()
+        solver.best_bound_callback = _Bounds(constant, news)
+    status = _run(solver, model, _Enough(goal, columns, enough, news), stop, news, hear)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         # Without a solution CP-SAT's bound may never have been set: it is not to be trusted.
         return Outcome(None, None, optimal=False, infeasible=status == cp_model.INFEASIBLE)
-    proven = constant + math.ceil(solver.best_objective_bound - 1e-6)
+    proven = constant + _whole(solver.best_objective_bound)
     solution = [
         entry if isinstance(entry, int) else solver.value(entry) for entry in columns
     ]
@@ -159,22 +181,46 @@ class _Enough(cp_model.CpSolverSolutionCallback):
         target: float,
         columns: Sequence[cp_model.IntVar | int],
         enough: Callable[[list[int]], bool] | None,
+        news: SimpleQueue[News] | None,
     ) -> None:
         super().__init__()
-        self.target, self.columns, self.enough = target, columns, enough
+        self.target, self.columns, self.enough, self.news = target, columns, enough, news
 
     def on_solution_callback(self) -> None:
         """Called by CP-SAT for each improving solution."""
-        if self.objective_value <= self.target:
-            self.stop_search()
-        elif self.enough is not None:
+        reached = self.objective_value <= self.target
+        if self.news is not None or (self.enough is not None and not reached):
             values = [c if isinstance(c, int) else self.value(c) for c in self.columns]
-            if self.enough(values):
-                self.stop_search()
+            if self.news is not None:
+                self.news.put(News(values, None))
+            reached = reached or (self.enough is not None and self.enough(values))
+        if reached:
+            self.stop_search()
+
+
+class _Bounds:
+    """Passes on each better bound."""
+
+    def __init__(self, constant: int, news: SimpleQueue[News]) -> None:
+        self.constant, self.news = constant, news
+
+    def __call__(self, bound: float) -> None:
+        if math.isfinite(bound):
+            self.news.put(News(None, self.constant + _whole(bound)))
+
+
+def _whole(bound: float) -> int:
+    """The least whole value that a bound in floats allows."""
+    return math.ceil(bound - 1e-6)
 
 
 def _run(
-    solver: cp_model.CpSolver, model: cp_model.CpModel, enough: _Enough, stop: threading.Event
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    enough: _Enough,
+    stop: threading.Event,
+    news: SimpleQueue[News] | None,
+    hear: Hear | None,
 ) -> int:
     """Solves in a thread, so that an interrupt reaches us and can stop the search."""
     result: list[int] = []
@@ -182,9 +228,28 @@ def _run(
         target=lambda: result.append(int(solver.solve(model, enough))), daemon=True
     )
     thread.start()
-    while thread.is_alive():
-        thread.join(0.05)
-        if stop.is_set():
-            solver.stop_search()
-            thread.join()
+    try:
+        while thread.is_alive():
+            thread.join(0.05)
+            if stop.is_set():
+                solver.stop_search()
+                thread.join()
+            _pass_on(news, hear)
+    except BaseException:
+        solver.stop_search()
+        thread.join()
+        raise
+    _pass_on(news, hear)
     return result[0]
+
+
+def _pass_on(news: SimpleQueue[News] | None, hear: Hear | None) -> None:
+    """Tells the listener what has come in since."""
+    if news is None or hear is None:
+        return
+    while True:
+        try:
+            found = news.get_nowait()
+        except Empty:
+            return
+        hear(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Step = Literal["read", "searched", "placed", "done"]
+Step = Literal["read", "searching", "searched", "placed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,20 @@ class Stage:
     """One stage, so far."""
 
     incumbent: int
-    """Cost of the best counts found (`searched`) or of the plan (`done`), in the stage's unit."""
+    """Cost of the best counts found so far (`searching`, `searched`) or of the plan (`done`), in
+    the stage's unit."""
     bound: int
     """No plan as good in the earlier stages costs less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A message. `searched` and `placed` come once per part of a large round, `done` once."""
+    """A message.
+
+    `searching` comes with each better solution and each better bound, and tells of what is searched
+    at the moment only: one stage, or all where they are searched as one. `searched` and `placed`
+    come once per part of a large round, `done` once.
+    """
 
     step: Step
     seconds: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,8 @@ from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
 from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
-from trencadis.models.plan import Made
+from trencadis.models.plan import Made, Status
+from trencadis.solver.again import Beginning, Earlier, shares
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.greedy import complete, order
 from trencadis.solver.ledger import Ledger
@@ -23,11 +23,12 @@ from trencadis.solver.model.build import Model, build
 from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
 from trencadis.solver.place import place
 from trencadis.solver.preempt.exchange import make_room, relevant, without_victims
-from trencadis.solver.progress import Progress, Stage, Step
+from trencadis.solver.progress import Progress, Stage
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
+from trencadis.solver.timer import Timer
 from trencadis.solver.verify import prepare, verify
 
 NONE: frozenset[str] = frozenset()
@@ -35,6 +36,9 @@ AFTER_SEARCH = 3.0
 """Report and verification, and the reading itself, in times of the reading."""
 MAX_SPOILED = 200
 """Clusters of more nodes are not searched again only because tasks without GPUs spread badly."""
+GOOD = (Status.OPTIMAL, Status.GAP)
+AGAIN = 0.4
+"""Part of the time left that mending the last plan may take."""
 MAX_PARTS = 6
 """Searches of one round: each settles what its relaxation has in whole numbers."""
 
@@ -64,21 +68,31 @@ def solve(
     options: Options | None = None,
     stop: threading.Event | None = None,
     progress: Callable[[Progress], None] | None = None,
+    earlier: Earlier | None = None,
 ) -> Plan:
     """Decides one round.
 
     Returns a plan that has passed the verifier, with bounds. Setting `stop` from another thread
-    ends the search early; the plan is then the best one found. `progress` hears how far it is.
+    ends the search early; the plan is then the best one found. `progress` hears how far it is, in
+    the thread of the caller; what it raises ends the round.
+    `earlier`: what the last round left; if its starts, mended, are good enough by proof, nothing
+    else is searched. It is not used in deterministic mode.
     Raises InvalidInputError if the snapshot contradicts itself, InternalError if the plan fails
     verification.
     """
     options = options or Options()
     stop = stop or threading.Event()
     with paused_collector():
-        return _solve(snapshot, options, stop, Timer(progress))
+        return _solve(snapshot, options, stop, Timer(progress), earlier)
 
 
-def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: Timer) -> Plan:
+def _solve(
+    snapshot: Snapshot,
+    options: Options,
+    stop: threading.Event,
+    timer: Timer,
+    earlier: Earlier | None,
+) -> Plan:
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
@@ -95,32 +109,48 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         seed=options.seed,
         gap=snapshot.policy.gap_micro / 1e6 if options.gap is None else options.gap,
         stop=stop,
+        hear=timer.hear(),
     )
+    made = Made(
+        trencadis=_installed("trencadis"),
+        ortools=_installed("ortools"),
+        seed=options.seed,
+        deterministic=options.deterministic,
+        workers=1 if options.deterministic else options.workers,
+    )
+    told = tuple(sorted(fault.message for fault in warnings))
+    plan: Plan | None = None
     with ThreadPoolExecutor(1) as beside:
         # The verifier reads the snapshot by itself, while the search leaves a core idle.
         prepared = cache(lambda: beside.submit(prepare, snapshot))
-        outcome = search_and_place(read, options, limits, timer, built=prepared)
-        outcome = with_preemption(read, outcome, options.thresholds)
-        timer.lap("preempt")
-    plan = make_plan(
-        read,
-        outcome,
-        limits,
-        fingerprint=prepared().result().fingerprint,
-        made=Made(
-            trencadis=_installed("trencadis"),
-            ortools=_installed("ortools"),
-            seed=options.seed,
-            deterministic=options.deterministic,
-            workers=1 if options.deterministic else options.workers,
-        ),
-        warnings=tuple(sorted(fault.message for fault in warnings)),
-    )
-    timer.lap("report")
-    verdict = verify(snapshot, plan, prepared().result())
-    timer.lap("verify")
-    if verdict.violations:
-        raise InternalError("; ".join(str(violation) for violation in verdict.violations[:5]))
+
+        def decided(limits: Limits, beginning: Beginning | None = None) -> Plan:
+            outcome = search_and_place(read, options, limits, timer, prepared, beginning)
+            outcome = with_preemption(read, outcome, options.thresholds)
+            timer.lap("preempt")
+            fingerprint = prepared().result().fingerprint
+            plan = make_plan(
+                read, outcome, limits, fingerprint=fingerprint, made=made, warnings=told
+            )
+            timer.lap("report")
+            verdict = verify(snapshot, plan, prepared().result())
+            timer.lap("verify")
+            if verdict.violations:
+                raise InternalError("; ".join(map(str, verdict.violations[:5])))
+            return plan
+
+        if earlier is not None and not options.deterministic:
+            for share in shares(earlier, read, options.thresholds.again):
+                try:
+                    mended = decided(limits.part(AGAIN), Beginning(earlier, share))
+                except InternalError:
+                    # What was kept breaks a rule: a beginning is a hint, never a reason to fail.
+                    break
+                plan = better(plan, mended)
+                if plan.proof.status in GOOD or limits.over():
+                    break
+        if plan is None or not (plan.proof.status in GOOD or limits.over()):
+            plan = better(plan, decided(limits))
     stages = {stage.name: Stage(stage.objective, stage.bound) for stage in plan.proof.stages}
     timer.tell("done", len(plan.starts), stages)
     if options.deterministic:
@@ -134,6 +164,7 @@ def search_and_place(
     limits: Limits,
     timer: Timer,
     built: Callable[[], object] = lambda: None,
+    beginning: Beginning | None = None,
 ) -> Round:
     """Counts, then names, until nothing is left that is worth another look.
 
@@ -142,12 +173,18 @@ def search_and_place(
     ledger = Ledger(read)
     rest = read
     outcome: Round | None = None
+    if beginning is not None:
+        problem = classify(read, options.thresholds, NONE, NONE)
+        timer.lap("classify")
+        outcome = _round(problem, build(problem), ledger, Solution([], {}))
+        timer.lap("build")
+        beginning.enter(ledger, outcome.shape_of.__getitem__)
+        timer.lap("keep")
+        rest = residual(read, ledger)
     for _ in range(MAX_PARTS):
         problem, model, solution = count_and_place(rest, ledger, options, limits, timer, built)
         if outcome is None:
-            shapes = problem.demand.shapes
-            shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
-            outcome = Round(model, ledger, solution, shape_of)
+            outcome = _round(problem, model, ledger, solution)
         if not solution.partial or limits.over():
             break
         rest = residual(read, ledger)
@@ -155,6 +192,20 @@ def search_and_place(
     complete(ledger, outcome.shape_of.__getitem__, order(read))
     timer.lap("complete")
     return outcome
+
+
+def _round(problem: Problem, model: Model, ledger: Ledger, solution: Solution) -> Round:
+    shapes = problem.demand.shapes
+    shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
+    return Round(model, ledger, solution, shape_of)
+
+
+def better(one: Plan | None, other: Plan) -> Plan:
+    """The plan that costs less in the first stage in which two differ; the first if none does."""
+    if one is None:
+        return other
+    costs = [[stage.objective for stage in plan.proof.stages] for plan in (one, other)]
+    return other if costs[1] < costs[0] else one
 
 
 def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
@@ -222,31 +273,6 @@ def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[s
 def _installed(package: str) -> str:
     """Its version; to look it up takes milliseconds, as long as a small round's search."""
     return version(package)
-
-
-class Timer:
-    """Wall time by step, and who hears of it."""
-
-    def __init__(self, progress: Callable[[Progress], None] | None = None) -> None:
-        self._began = self._last = time.monotonic()
-        self._laps: dict[str, float] = {}
-        self._progress = progress
-
-    def tell(self, step: Step, started: int = 0, stages: dict[str, Stage] | None = None) -> None:
-        """Tells the listener, if there is one."""
-        if self._progress is not None:
-            seconds = time.monotonic() - self._began
-            self._progress(Progress(step, seconds, started, stages or {}))
-
-    def lap(self, name: str) -> None:
-        """Books the time since the last lap."""
-        now = time.monotonic()
-        self._laps[name] = self._laps.get(name, 0.0) + now - self._last
-        self._last = now
-
-    def laps(self) -> dict[str, float]:
-        """Seconds by step, rounded to milliseconds."""
-        return {name: round(seconds, 3) for name, seconds in self._laps.items()}
 
 
 __all__ = ["InternalError", "Options", "solve"]

@@ -13,13 +13,14 @@ import numpy.typing as npt
 from trencadis.solver.bound import Ints, Matrix, SafeBound, safe_bound
 from trencadis.solver.clock import Limits
 from trencadis.solver.core import whole_part
-from trencadis.solver.cpsat import Window, search
+from trencadis.solver.cpsat import Hear, News, Window, search
 from trencadis.solver.guide import Guider, Parts
 from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.program import Objective, Program, Row
+from trencadis.solver.progress import Stage
 from trencadis.solver.prove import Prover, reach, trivial
 from trencadis.solver.settle import as_good, settle
 
@@ -131,6 +132,7 @@ class _Whole:
             self.limits.effort(self.share * self.limits.clock.left()),
             self.limits.stop,
             self.pins,
+            hear=self._hears(objective, bound),
         )
         found = outcome.solution
         if found is not None and objective.value(found) < objective.value(self.counts):
@@ -139,6 +141,25 @@ class _Whole:
         if outcome.bound is not None:
             bound = max(bound, outcome.bound)
         return bound
+
+    def _hears(self, objective: Objective, bound: int) -> Hear | None:
+        """Passes on what a search of this stage finds: beyond its window nothing is better."""
+        tell = self.limits.hear
+        if tell is None:
+            return None
+        value = objective.value(self.counts)
+
+        def hear(news: News) -> None:
+            nonlocal value, bound
+            before = value, bound
+            if news.solution is not None:
+                value = min(value, objective.value(news.solution))
+            if news.bound is not None:
+                bound = max(bound, min(news.bound, value))
+            if (value, bound) != before:
+                tell({objective.name: Stage(value, bound)})
+
+        return hear
 
     def _priced_bound(self, objective: Objective, relaxation: Relaxation, rows: Matrix) -> int:
         """A sharper bound, so that no time goes into improving what is best already."""

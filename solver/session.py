@@ -9,6 +9,7 @@ from dataclasses import replace
 from trencadis.models import Plan, Snapshot, apply
 from trencadis.models.delta import Delta, change
 from trencadis.models.plan import Status
+from trencadis.solver.again import Earlier
 from trencadis.solver.progress import Progress
 from trencadis.solver.round import Options, solve
 
@@ -16,8 +17,11 @@ from trencadis.solver.round import Options, solve
 class Session:
     """Rounds of one cluster.
 
-    It keeps the snapshot and the last plan from one round to the next. A question that was
-    answered to the optimum is not asked again. `update`, `accept` and `solve` belong to one thread;
+    It keeps the snapshot, the last plan and what it tells of the next one: a round begins with the
+    starts of the last that still wait and fit, searches the least urgent of them anew with all
+    that came since, and takes the result if its proof is good enough. Otherwise, and always in
+    deterministic mode, it is searched from nothing. A question that was answered to the optimum is
+    not asked again. `update`, `accept` and `solve` belong to one thread;
     `cancel` may come from any.
     """
 
@@ -33,6 +37,7 @@ class Session:
         self._options = options or Options()
         self._on_progress = on_progress
         self._plan: Plan | None = None
+        self._earlier: Earlier | None = None
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
@@ -86,7 +91,8 @@ class Session:
             options = replace(options, time_limit_s=time_limit)
         with self._lock:
             stop = self._stop = threading.Event()
-        self._plan = solve(self._snapshot, options, stop, self._on_progress)
+        self._plan = solve(self._snapshot, options, stop, self._on_progress, self._earlier)
+        self._earlier = Earlier.of(self._snapshot, self._plan)
         return self._plan
 
     def cancel(self) -> None:

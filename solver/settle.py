@@ -10,10 +10,12 @@ from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
 from trencadis.solver.core import WHOLE, whole_part
-from trencadis.solver.cpsat import Window, search
+from trencadis.solver.cpsat import Hear, News, Window, search
 from trencadis.solver.guide import Guide
 from trencadis.solver.model.build import Model
 from trencadis.solver.program import Program
+from trencadis.solver.progress import Stage
+from trencadis.solver.prove import trivial
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             ),
             limits.stop,
             enough=enough,
+            hear=_hears(program, limits),
         )
         if outcome.solution is not None:
             counts = outcome.solution
@@ -78,6 +81,24 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             if enough(counts):
                 break
     return counts
+
+
+def _hears(program: Program, limits: Limits) -> Hear | None:
+    """Passes on each solution, by stage. Around a guide a search proves nothing of the whole."""
+    tell = limits.hear
+    if tell is None:
+        return None
+
+    def hear(news: News) -> None:
+        if news.solution is None:
+            return
+        stages = {}
+        for objective in program.objectives:
+            value = objective.value(news.solution)
+            stages[objective.name] = Stage(value, min(value, max(0, trivial(program, objective))))
+        tell(stages)
+
+    return hear
 
 
 def as_good(program: Program, guide: Guide, gap: float, counts: list[int]) -> bool:

@@ -11,8 +11,9 @@ from trencadis.models.order import in_order
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.model.encode import decisions_of
 from trencadis.solver.model.problem import Thresholds, facts
-from trencadis.solver.round import Options, Timer, search_and_place
+from trencadis.solver.round import Options, search_and_place
 from trencadis.solver.search import decision_columns
+from trencadis.solver.timer import Timer
 
 
 @pytest.mark.parametrize("seed", range(6))

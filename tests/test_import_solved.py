@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from slurm_docs import SHAPES, document, job, node, running
 
+from trencadis.adapters.nvidia_smi import read_nvidia_smi
 from trencadis.adapters.slurm import read_slurm
 from trencadis.instances.openb import read_openb
+from trencadis.models import InvalidInputError, Job, Queue, Request
 from trencadis.solver.round import solve
 from trencadis.solver.verify import verify
 
@@ -64,6 +67,53 @@ def test_every_slurm_sample() -> None:
         for node_file in sorted(nodes):
             snapshot, _ = read_slurm(job_file.read_text(), node_file.read_text())
             assert verify(snapshot, solve(snapshot)).violations == ()
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the samples are not beside the repository")
+def test_slurm_samples_with_more_and_with_less() -> None:
+    """Fields that nobody knows change nothing; what a job or node can't be without is told."""
+    folder = DATA / "formats" / "slurm"
+    job_file = next(iter(sorted(folder.glob("*slurm-job*.json"))))
+    node_file = next(iter(sorted(folder.glob("*slurm-node*.json"))))
+    jobs, nodes = json.loads(job_file.read_text()), json.loads(node_file.read_text())
+    plain, _ = read_slurm(json.dumps(jobs), json.dumps(nodes))
+    for record in (*jobs["jobs"], *nodes["nodes"], jobs, nodes):
+        record["of_a_later_release"] = {"set": True, "number": [1, {"x": None}]}
+    assert read_slurm(json.dumps(jobs), json.dumps(nodes))[0] == plain
+    for content, key, field in ((jobs, "jobs", "job_id"), (nodes, "nodes", "name")):
+        lost = content[key][0].pop(field)
+        with pytest.raises(InvalidInputError) as caught:
+            read_slurm(json.dumps(jobs), json.dumps(nodes))
+        assert any(f"{key}[0]" in line and field in line for line in caught.value.lines())
+        content[key][0][field] = lost
+
+
+SMI = DATA / "formats" / "nvidia-smi"
+
+
+@pytest.mark.parametrize("file", sorted(SMI.glob("*")), ids=lambda file: file.name)
+def test_every_nvidia_smi_sample(file: Path) -> None:
+    """With jobs that want a GPU, two linked ones, and each kind of slice that is there."""
+    snapshot, _ = read_nvidia_smi(
+        [(file.name, file.read_bytes())], cpu_milli=64_000, memory_mib=512_000
+    )
+    profiles = {i.profile for node in snapshot.nodes for gpu in node.mig for i in gpu.instances}
+    requests = [Request(gpus=1), Request(gpus=2), *(Request(mig=(p,)) for p in sorted(profiles))]
+    queue = Queue(name="users")
+    jobs = tuple(
+        Job(name=f"wants{n}", queue=queue.name, submit=snapshot.now, request=request)
+        for n, request in enumerate(requests)
+    )
+    asked = snapshot.model_copy(
+        update={"jobs": (*snapshot.jobs, *jobs), "queues": (*snapshot.queues, queue)}
+    )
+    plan = solve(asked)
+    assert verify(asked, plan).violations == ()
+    told = {start.job for start in plan.starts} | {entry.job for entry in plan.pending}
+    assert {job.name for job in jobs} <= told
+    (node,) = snapshot.nodes
+    sick = sum(len(group.unhealthy) for group in node.gpus)
+    assert (node.gpu_count - sick > len(node.mig)) <= bool(plan.starts)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the openb tables are not beside the repository")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from live_fake import T0, Fake, Work, context, first_fit, loop
 
+from trencadis.adapters.live.carry import carry_out
 from trencadis.adapters.live.cluster import JobView, Reading, Terms
 from trencadis.adapters.live.config import Hook
 from trencadis.adapters.live.hooks import HookError, tell
@@ -185,5 +186,43 @@ def test_only_one_process_acts(tmp_path: Path) -> None:
     first = locked(tmp_path / "state")
     with first, pytest.raises(InvalidInputError, match="another"), locked(tmp_path / "state"):
         pass
-    with locked(tmp_path / "state"):
+    with locked(tmp_path / "state"), locked(tmp_path / "state", "run"):
         pass
+
+
+def test_who_acts_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    held, given = threading.Event(), []
+
+    def act() -> None:
+        with locked(tmp_path / "state"):
+            held.set()
+            given.append("first")
+
+    first = threading.Thread(target=act)
+    first.start()
+    held.wait()
+    with locked(tmp_path / "state", wait_seconds=30):
+        given.append("second")
+    first.join()
+    assert given == ["first", "second"]
+
+
+def test_what_a_person_applied_is_seen_through_in_recommend(tmp_path: Path) -> None:
+    """The loop sends nothing of its own, and settles what `apply` sent: started, or taken back."""
+    fake = Fake({"a": Work(4, lasts=3), "b": Work(4, never=True), "c": Work(4)})
+    live = context(fake, tmp_path / "state", mode="recommend")
+    plans: list[Plan] = []
+    recommending = Loop(live, first_fit, on_plan=plans.append)
+    recommending.round()
+    fake.tick()
+    assert {work.state for work in fake.jobs.values()} == {"waiting"}
+    reading = fake.read(live.store.terms())
+    carry_out(live, plans[0], reading.snapshot, reading, live.store.epoch())
+    for _ in range(12):
+        fake.tick()
+        recommending.round()
+    told = dict(live.store.rows("SELECT job, kind FROM events WHERE kind IN (?, ?)",
+                                "started", "rolled-back"))  # fmt: skip
+    assert told == {"a": "started", "b": "rolled-back"}
+    assert live.store.intents() == []
+    assert fake.jobs["c"].state == "waiting"

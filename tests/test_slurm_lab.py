@@ -15,18 +15,16 @@ from pathlib import Path
 
 import pytest
 from build import plan_of, somewhere, start
-from live_desk import LiveDesk
+from slurm_lab.desk import Desk, assert_ran_once_where_planned, desk_on, runs
 from slurm_lab.lab import Lab, lab, missing
-from slurm_lab.workload import CONFIG, Wish, ended, mixed, outcome, submit
+from slurm_lab.workload import Wish, ended, mixed, outcome, submit
 
 from trencadis.adapters.live.store import Store
-from trencadis.adapters.slurm.hostlist import expand
 from trencadis.models import load_plan, load_snapshot
 from trencadis.models.plan import Preempt
 
 WHY = missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
-INTERVAL = 1.0
 AWAY_S = float(os.environ.get("TRENCADIS_LAB_AWAY_S", "60"))
 """How long the controller is away."""
 
@@ -37,49 +35,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield running
 
 
-class Desk(LiveDesk):
-    """`trencadis slurm` on the lab."""
-
-    def __init__(self, lab: Lab, directory: Path, mode: str = "enforce", more: str = "") -> None:
-        self.lab = lab
-        text = CONFIG.format(mode=mode, interval=INTERVAL).replace("[slurm]", f"{more}\n[slurm]")
-        super().__init__("slurm", directory, text, lab.environment)
-
-    def until_done(self, jobs: dict[str, Wish], seconds: float = 90) -> None:
-        self.lab.wait(lambda: ended(self.lab, jobs), self.tail, seconds)
-
-    def settle(self) -> None:
-        """One more round, that reads what became of what the last one started."""
-        self("run", "--rounds", "1")
-
-    def tail(self) -> str:
-        said = [" ".join(map(str, row)) for row in self.lab.told()]
-        return "\n".join([*self.logged(15), self.lab.run("squeue", "-t", "all"), *said])
-
-
 @pytest.fixture
 def desk(cluster: Lab, tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(cluster, tmp_path)
-    yield desk
-    cluster.run("scancel", "--user", str(os.getuid()), check=False)
-    cluster.run("scancel", "--user", "root", check=False)
-    cluster.wait(lambda: not cluster.run("squeue", "-h", "-t", "PD,R,CG"), "jobs stay", 30)
-
-
-def runs(lab: Lab, jobs: dict[str, Wish], word: str = "start") -> Counter[str]:
-    return Counter(job for said, job, _, _ in lab.told() if said == word and job in jobs)
-
-
-def assert_ran_once_where_planned(desk: Desk, jobs: dict[str, Wish]) -> None:
-    """Every job ran once, to its end, on the nodes that the plan named."""
-    desk.settle()
-    assert runs(desk.lab, jobs) == Counter(dict.fromkeys(jobs, 1))
-    assert runs(desk.lab, jobs, "end") == Counter(dict.fromkeys(jobs, 1))
-    where = {job: set(expand(nodes)) for said, job, _, nodes in desk.lab.told() if said == "start"}
-    started = desk.events("started")
-    assert sorted(job for job, _ in started) == sorted(jobs)
-    assert {job: set(detail["planned"]) for job, detail in started} == {j: where[j] for j in jobs}
-    assert desk.events("started-elsewhere") == []
+    with desk_on(cluster, tmp_path) as desk:
+        yield desk
 
 
 def test_a_mixed_workload(desk: Desk) -> None:

@@ -223,6 +223,50 @@ def test_scontrol_as_documents() -> None:
     assert show.reservations("No reservations in the system") == {"reservations": []}
 
 
+@pytest.mark.parametrize(
+    ("dependency", "state"),
+    [
+        ("afterok:7(unfulfilled)", "pending"),
+        ("afterok:8(unfulfilled)", "held"),
+        ("afternotok:8(unfulfilled),afterany:7(unfulfilled):8(unfulfilled)", "pending"),
+        ("afterok:9(unfulfilled)", "pending"),
+        ("afterok:7(unfulfilled)?afterok:8(unfulfilled)", "held"),
+        ("afterok:7(unfulfilled),afterok:99(unfulfilled)", "held"),
+    ],
+)
+def test_dependencies_that_slurm_has_not_looked_at_again(dependency: str, state: str) -> None:
+    """7 ended well, 8 failed, 9 runs; Slurm still lists all of them."""
+    shape = "24.05"
+    records = [
+        job(shape, 7, job_state="COMPLETED"),
+        job(shape, 8, job_state="FAILED"),
+        running(shape, 9, {"g1": "gpu:h100:1"}, partition="low"),
+        held(shape, 10, dependency=dependency),
+    ]
+    said = Said(document(shape, "jobs", *records), nodes(shape))
+    found = {job.name: job for job in cluster(said).read({}).snapshot.jobs}
+    assert found["10"].state == state
+    assert found["10"].after == (("9",) if "9(" in dependency and "99" not in dependency else ())
+
+
+def test_switches_that_only_scontrol_tells() -> None:
+    """squeue of 22.05 prints no switches; newer ones do, and scontrol isn't asked."""
+    tight, loose = held("24.05", 1, node_count=2), held("24.05", 2)
+    told = "JobId=1 JobName=a b Switches=1@02:00:00 Power=\nJobId=2 JobName=c Power=\n"
+    for record in (tight, loose):
+        record.pop("required_switches", None)
+    jobs = document("24.05", "jobs", tight, loose)
+    said = Said(jobs, nodes("24.05"), **{"scontrol -o show jobs": told})
+    first, second = cluster(said).read({}).snapshot.jobs
+    assert first.topology is not None
+    assert (first.topology.mode, first.topology.relax_after_seconds) == ("required", 7_200)
+    assert second.topology is None
+    new = held("24.05", 1, node_count=2, required_switches=1)
+    said = Said(document("24.05", "jobs", new), nodes("24.05"))
+    assert cluster(said).read({}).snapshot.jobs[0].topology is not None
+    assert ("scontrol", "-o", "show", "jobs") not in said.asked
+
+
 # Preemption of Slurm's own
 
 

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +40,8 @@ class Loop:
     repro_dir: Path | None = None
     on_plan: Callable[[Plan], None] | None = None
     shadow: Shadow | None = None
+    acting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered for each round: where others may act in between, it keeps them out meanwhile."""
     _warned: set[str] = field(default_factory=set)
 
     def round(self) -> bool:
@@ -55,7 +58,8 @@ class Loop:
                 return True
             reading = context.cluster.read(store.terms())
             self._warn(reading)
-            if mode == "enforce":
+            if mode != "shadow":
+                # In `recommend` all that is under way is what a person sent with `apply`.
                 reconcile(context, reading)
                 reading = context.cluster.read(store.terms())
             return self._decide(reading, epoch, began)
@@ -105,6 +109,8 @@ class Loop:
             fresh = context.cluster.read(store.terms())
             send_due(context, fresh, epoch)
             carry_out(context, plan, snapshot, fresh, epoch)
+        elif mode == "recommend" and store.intents():
+            send_due(context, context.cluster.read(store.terms()), epoch)
         elif mode == "shadow" and self.shadow is not None:
             self.shadow.follow(plan, reading)
             decision(context.log, "shadow", **self.shadow.report().as_dict())
@@ -135,7 +141,8 @@ class Loop:
         well = done = 0
         while not stop.is_set() and context.store.control() != "uninstalled":
             began = time.monotonic()
-            well += self.round()
+            with self.acting():
+                well += self.round()
             done += 1
             if rounds is not None and done >= rounds:
                 break

@@ -9,6 +9,13 @@ from dataclasses import dataclass
 _TARGET = re.compile(r"^(\d+)(?:_(\d+|\*))?(?:\+\d+)?(?:\((\w+)\))?$", re.ASCII)
 _AFTER_END = frozenset({"afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer"})
 
+_MET = {
+    "afterany": frozenset({True, False}),
+    "afterok": frozenset({True}),
+    "afternotok": frozenset({False}),
+}
+"""How the jobs must have ended: well or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waits:
@@ -19,6 +26,48 @@ class Waits:
     blocked: str = ""
     """Why the job must be held: something that no job of the document can fulfil."""
     note: str = ""
+
+
+class Settled:
+    """What has become of the jobs that others depend on.
+
+    Slurm looks at the dependencies of a held job only now and then, so what it lists of them may
+    have been fulfilled long ago.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._ends: dict[int, set[bool]] = {}
+
+    def add(self, number: int, ended: bool, well: bool) -> None:
+        """A record of a job or of a part of an array; 0 is no job."""
+        if ended:
+            self._ends.setdefault(number, set()).add(well)
+        elif number:
+            self._open.add(number)
+
+    def left(self, listed: str) -> str:
+        """The dependency without what is fulfilled; as it was where alternatives are listed."""
+        if "?" in listed:
+            return listed
+        left = []
+        for part in filter(None, listed.split(",")):
+            kind, *targets = part.split(":")
+            if kind not in _MET:
+                left.append(part)
+                continue
+            kept = [target for target in targets if not self._met(target, _MET[kind])]
+            if kept or not targets:
+                left.append(":".join((kind, *kept)))
+        return ",".join(left)
+
+    def _met(self, target: str, ends: frozenset[bool]) -> bool:
+        match = _TARGET.match(target)
+        if match is None or match[2] is not None or match[3] == "failed":
+            return False
+        number = int(match[1])
+        found = self._ends.get(number)
+        return number not in self._open and found is not None and found <= ends
 
 
 class JobIndex:

@@ -34,6 +34,9 @@ class Thresholds:
     """Programs of at most so many columns are searched whole; larger ones around a guide."""
     parts: int = 30_000
     """Of programs with more columns only the whole part of the guide is settled at a time."""
+    again: int = 1_000
+    """With at least so many waiting jobs a round begins with the last plan's starts: fewer are
+    searched as fast from nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ DefMemPerCPU=1024
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=2,batch_sched_delay=0
 GresTypes=gpu
+Licenses=meter:1
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
 ReturnToService=2
@@ -61,7 +63,9 @@ PartitionName=inbox Nodes=ALL MaxTime=INFINITE State=DOWN
 JOB = """\
 #!/bin/bash
 # Says when it starts, is warned and ends, in a file that all jobs share.
-say() { echo "$1 $SLURM_JOB_ID $(date +%s.%N) $SLURM_JOB_NODELIST" >> "$LAB_OUT"; }
+me=$SLURM_JOB_ID
+[[ -n "${SLURM_ARRAY_TASK_ID:-}" ]] && me=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+say() { echo "$1 $me $(date +%s.%N) $SLURM_JOB_NODELIST" >> "$LAB_OUT"; }
 trap 'say warned' TERM
 say start
 # A second run has less to do: the first left a checkpoint, so to say.
@@ -146,6 +150,33 @@ class Lab:
             self.wait(lambda: not self.run("squeue", "-h", "-t", "R,CG"), "", seconds=8)
         for file in self.directory.glob("*.pid"):
             _end(file)
+
+    @contextlib.contextmanager
+    def rest(self) -> Iterator[str]:
+        """slurmrestd on a socket; its URL. It refuses to run as root, and is somebody else then."""
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            place.chmod(0o777)
+            for conf in self.directory.glob("*.conf"):
+                shutil.copy(conf, place)
+            root = os.getuid() == 0
+            process = subprocess.Popen(
+                [
+                    str(shutil.which("slurmrestd", path=PLACES)), "-a", "rest_auth/local",
+                    # What tells of the accounting database won't load without one.
+                    "-s", "openapi/v0.0.38",
+                    *(["-u", "nobody", "-g", "nogroup"] if root else []), f"unix:{place}/socket",
+                ],
+                env={**self.environment, "SLURM_CONF": str(place / self.conf.name)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                self.wait((place / "socket").exists, "slurmrestd doesn't listen", 10)
+                yield f"unix:{place}/socket"
+            finally:
+                process.terminate()
+                process.wait(10)
 
     # Commands
 

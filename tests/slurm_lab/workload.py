@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slurm_lab.lab import Lab
@@ -70,7 +71,7 @@ def submit(lab: Lab, wishes: list[Wish], *, held: bool = True) -> dict[str, Wish
     return {lab.submit(wish.seconds, *wish.options, held=held): wish for wish in wishes}
 
 
-def ended(lab: Lab, jobs: dict[str, Wish]) -> bool:
+def ended(lab: Lab, jobs: Iterable[str]) -> bool:
     """Whether all have said that they end."""
     return set(jobs) <= {job for word, job, _, _ in lab.told() if word == "end"}
 

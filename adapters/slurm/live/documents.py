@@ -15,6 +15,9 @@ from trencadis.adapters.slurm.live.config import SlurmOptions
 from trencadis.adapters.slurm.live.qos import FORMAT
 from trencadis.adapters.slurm.live.rest import Rest
 
+SWITCHES = {"required_switches", "minimum_switches"}
+"""What newer releases call the switches that a job asks for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Documents:
@@ -48,8 +51,9 @@ def read_documents(options: SlurmOptions, run: Commands, rest: Rest | None) -> D
             topology = None
     if topology is not None and "Name=" not in topology:
         topology = None  # a sentence that there is none
+    jobs = get("jobs") if get else document(run("squeue", "--json", "--states=all"), "jobs")
     return Documents(
-        jobs=get("jobs") if get else document(run("squeue", "--json", "--states=all"), "jobs"),
+        jobs=_with_switches(jobs, run),
         nodes=get("nodes") if get else _nodes(settings, run),
         partitions=show.partitions(run("scontrol", "-o", "show", "partitions")),
         reservations=show.reservations(run("scontrol", "-o", "show", "reservations")),
@@ -66,6 +70,22 @@ def _nodes(settings: Mapping[str, str], run: Commands) -> Record:
     if version >= [23, 2]:
         return document(run("scontrol", "show", "nodes", "--json"), "nodes")
     return document(run("sinfo", "--json"), "nodes")
+
+
+def _with_switches(jobs: Record, run: Commands) -> Record:
+    """The jobs, with the switches that they ask for: before 23.02 only scontrol tells."""
+    records = jobs.get("jobs")
+    if not isinstance(records, list):
+        return jobs
+    silent = [r for r in records if isinstance(r, dict) and not r.keys() & SWITCHES]
+    if not silent:
+        return jobs
+    asked = show.switches(run("scontrol", "-o", "show", "jobs"))
+    for record in silent:
+        found = asked.get(str(record.get("job_id")))
+        if found is not None:
+            record["required_switches"] = found
+    return jobs
 
 
 def qos_table(run: Commands) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from trencadis.adapters.live.cluster import JobView, State, Terms
 from trencadis.adapters.slurm.arrays import read_array
 from trencadis.adapters.slurm.constraints import partitions_of
+from trencadis.adapters.slurm.dependencies import Settled
 from trencadis.adapters.slurm.drafts import ENDED, LEAVING, RUNNING, WAITING
 from trencadis.adapters.slurm.fields import (
     Record,
@@ -46,9 +47,21 @@ def prepare(
 ) -> Prepared:
     """Reads all records. Whatever can't be read is left to the import, which says so."""
     prepared = Prepared()
-    for record in records:
-        _prepare(dict(record), config, remembered, now, prepared)
+    listed = [dict(record) for record in records]
+    settled = _settled(listed)
+    for record in listed:
+        record["dependency"] = settled.left(text(record.get("dependency")))
+        _prepare(record, config, remembered, now, prepared)
     return prepared
+
+
+def _settled(records: Iterable[Record]) -> Settled:
+    settled = Settled()
+    for record in records:
+        found = states(record.get("job_state"))
+        for key in ("job_id", "array_job_id"):
+            settled.add(count(record.get(key)), _state(found) == "ended", "COMPLETED" in found)
+    return settled
 
 
 def names_of(record: Record) -> list[str]:

@@ -82,6 +82,16 @@ def licenses(text: str) -> dict[str, Any]:
     }
 
 
+def switches(text: str) -> dict[str, str]:
+    """`scontrol show jobs`: by number of job, the switches it asks for and how long it waits for
+    them, as `1@02:00:00`."""
+    return {
+        record["JobId"]: record["Switches"]
+        for record in lines(text)
+        if "JobId" in record and "Switches" in record
+    }
+
+
 def minutes(text: str | None) -> int | None:
     """`1-00:00:00` in minutes, rounded up; None for no limit and no default."""
     match = _SPAN.match(text or "")
