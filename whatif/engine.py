@@ -207,6 +207,7 @@ class Engine(World):
             held=self._in(State.HELD),
             holding=self._in(State.HOLDING),
             waiting_elsewhere=others,
+            disturbed=tuple(self.disturbed),
         )
 
     def _eligible(self, run: JobRun) -> bool:
