@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from trencadis.models import Checkpoint, Hold, Job, Snapshot
+from trencadis.models import Checkpoint, Hold, Job, Node, Snapshot
 from trencadis.models.policy import BudgetUse
 from trencadis.whatif.decisions import Disturbance, View
 from trencadis.whatif.policies.elastic import pays_to_grow
@@ -24,6 +24,8 @@ class Moments:
 
     def __init__(self) -> None:
         self._records: dict[str, tuple[Key, Job]] = {}
+        self._changed: dict[tuple[str, bool, bool], Node] = {}
+        """Nodes other than the cluster says: by name, whether down, whether shareable."""
         self._usage: dict[str, float] = {}
         """GPU-hours by queue, decayed to `_usage_at`."""
         self._usage_at: int | None = None
@@ -44,12 +46,9 @@ class Moments:
     def snapshot(self, view: View) -> Snapshot:
         """The moment. Names, nodes, queues and policy are those of the replay's cluster."""
         base = view.snapshot
-        nodes = tuple(
-            node
-            if view.state.up[row] == (not node.down)
-            else node.model_copy(update={"down": not view.state.up[row]})
-            for row, node in enumerate(base.nodes)
-        )
+        runs = (*view.running, *view.draining, *view.pending, *view.waiting_elsewhere, *view.held)
+        shared = any(run.job.request.share is not None for run in (*runs, *view.holding))
+        nodes = self._nodes(view, shared or bool(base.policy.demand_profile))
         queues = tuple(
             queue.model_copy(
                 update={
@@ -59,7 +58,6 @@ class Moments:
             )
             for queue in base.queues
         )
-        runs = (*view.running, *view.draining, *view.pending, *view.waiting_elsewhere, *view.held)
         return base.model_copy(
             update={
                 "now": _instant(view.now),
@@ -70,6 +68,26 @@ class Moments:
                 "budget_use": used(view.disturbed, view.now),
             }
         )
+
+    def _nodes(self, view: View, shared: bool) -> tuple[Node, ...]:
+        """Nodes up or down as they are.
+
+        Where nobody asks for a share, no node offers any: that changes no place and no cost, and
+        the solver makes room by preemption only on nodes that aren't shareable.
+        """
+        return tuple(
+            self._node(node, not bool(up), shared and node.shareable)
+            for node, up in zip(view.snapshot.nodes, view.state.up, strict=True)
+        )
+
+    def _node(self, node: Node, down: bool, shareable: bool) -> Node:
+        if node.down == down and node.shareable == shareable:
+            return node
+        key = (node.name, down, shareable)
+        if key not in self._changed:
+            update = {"down": down, "shareable": shareable}
+            self._changed[key] = node.model_copy(update=update)
+        return self._changed[key]
 
     def _record(self, run: JobRun, view: View) -> Job:
         key: Key = (run.state, run.epoch, run.preemptions, run.failures)
