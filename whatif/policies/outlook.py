@@ -44,7 +44,8 @@ def _grows(view: View) -> bool:
     """Whether there are idle GPUs, and a running job that would gain from more tasks."""
     if not view.snapshot.policy.elastic_milli or not view.state.idle_milli():
         return False
-    return any(len(run.allocation) < run.job.tasks and pays_to_grow(run, view) for run in view.running)
+    smaller = (run for run in view.running if len(run.allocation) < run.job.tasks)
+    return any(pays_to_grow(run, view) for run in smaller)
 
 
 def _victims(view: View) -> tuple[bool, int | None]:

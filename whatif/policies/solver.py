@@ -107,7 +107,8 @@ def _within_limits(
     dropped: list[StartAction] = []
     for start in plan.starts:
         action = StartAction(start.job, start.allocation, start.waits_for)
-        job, count, model = jobs[start.job], len(start.allocation), model_of(state, start.allocation)
+        job, count = jobs[start.job], len(start.allocation)
+        model = model_of(state, start.allocation)
         if books.allows(job, count, model):
             books.book(job, count, model)
             kept.append(action)
