@@ -168,7 +168,7 @@ def _claims(rows: dict[Case, Row]) -> str:
             f"{LOADS[1]:.0%}: fifo {use['fifo']:.1f} %, size-queues {use['size-queues']:.1f} %, "
             f"priority {use['priority']:.1f} %, volcano {use['volcano']:.1f} %, trencadis "
             f"{use[OURS]:.1f} %. "
-            + ("Reproduced." if max(use.values()) > 80 > 55 > use["fifo"] else "Not reproduced.")
+            + ("Reproduced." if use["fifo"] < 55 and max(use.values()) > 80 else "Not reproduced.")
         )
     load = LOADS[0]
     both = "trencadis+no-elastic+no-mig"
