@@ -225,24 +225,30 @@ def _ranges(said: dict[str, list[Said]]) -> str:
         f"that had never started, about up to {MOST} that the plan left waiting; a round "
         f"({ROUND_S} s) of tolerance at both ends. One job may be asked about several times, so "
         "answers are not independent.\n",
-        "| trace | answers | with a range | inside best to worst | before best | after worst |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| trace | answers | about jobs | inside best to worst | before best | jobs before | after worst |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for trace, entries in said.items():
-        early = late = inside = count = 0
+        late = count = 0
+        early: list[str] = []
         for s in entries:
             if s.best is None or s.worst is None or s.started is None:
                 continue
             count += 1
-            early += s.started < s.best - ROUND_S
+            if s.started < s.best - ROUND_S:
+                early.append(s.job)
             late += s.started > s.worst + ROUND_S
-        inside = count - early - late
-        part = [f"{100 * n / count:.0f} %" if count else "" for n in (inside, early, late)]
-        lines.append(f"| {trace} | {len(entries)} | {count} | {' | '.join(part)} |")
+        inside = count - len(early) - late
+        shares = (inside, len(early), late)
+        part = [f"{100 * n / count:.0f} %" if count else "" for n in shares]
+        part.insert(2, str(len(set(early))))
+        jobs = len({s.job for s in entries})
+        lines.append(f"| {trace} | {count} of {len(entries)} | {jobs} | {' | '.join(part)} |")
     lines.append(
         "\nThe best end supposes estimates, which are exact here, and no preemption; the worst, "
-        "that nobody passes who is yet to come. Where a start falls outside, preemption (before "
-        "the best) or later arrivals (after the worst) may be why; it was not looked into."
+        "that nobody passes who is yet to come. Of the starts before the best, those of Philly's "
+        "second window were looked at: jobs that got the places of preempted ones, each asked "
+        "about many times. Those after the worst were not looked into."
     )
     return "\n".join(lines) + "\n"
 
