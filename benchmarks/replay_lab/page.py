@@ -225,7 +225,7 @@ def _ranges(said: dict[str, list[Said]]) -> str:
         f"that had never started, about up to {MOST} that the plan left waiting; a round "
         f"({ROUND_S} s) of tolerance at both ends. One job may be asked about several times, so "
         "answers are not independent.\n",
-        "| trace | answers | about jobs | inside best to worst | before best | jobs before | after worst |",
+        "| trace | answers | about jobs | inside range | before best | jobs before | after worst |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for trace, entries in said.items():
