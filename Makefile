@@ -1,4 +1,5 @@
 # make demo: set up, solve an example, print the plan and write it to out/plan.json
+# make results: replay the public traces in TRACES, write the figures into docs/results.md
 # make test: set up, then lint, types, arrows and tests
 # Needs Python 3.11 or newer, pip and make; another interpreter: make PYTHON=python3.12 test
 
@@ -9,13 +10,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Setuptools ships what an earlier build left in build/lib. (Strict editable installs live in build/.)
 INSTALL := rm -rf build/lib && $(PIP) install --no-build-isolation
 
-.PHONY: demo test clean
+.PHONY: demo results test clean
+TRACES ?= ../shared/data/traces
 
 demo: $(VENV)/.run
 	@$(INSTALL) --no-deps --force-reinstall .
 	@mkdir -p out
 	$(BIN)/trencadis solve instances/team_node.json -o out/plan.json
 	@echo "The plan is in out/plan.json."
+
+results: $(VENV)/.run
+	@$(INSTALL) --no-deps --force-reinstall .
+	$(BIN)/python benchmarks/replays.py --data $(TRACES) --write docs/results.md
 
 # Installed plainly, not editable: type checkers can't see through an editable install, and so the
 # tests see what users get.

@@ -210,6 +210,8 @@ def better(one: Plan | None, other: Plan) -> Plan:
 
 def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
     """The round after running work has made room, where rules and budgets let it."""
+    if read.values.eligible.keys() <= outcome.ledger.started.keys():
+        return outcome  # everybody starts: by the reprieve, nobody may be stopped
     candidates = relevant(read)
     if not candidates:
         return outcome

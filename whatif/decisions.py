@@ -56,6 +56,15 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A job that was told to stop."""
+
+    at: int
+    milli: int
+    """Milli-GPUs that it had."""
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The cluster at a round. Nothing in it may be changed: `draft()` gives copies."""
 
@@ -75,6 +84,8 @@ class View:
     holding: Sequence[JobRun]
     waiting_elsewhere: Sequence[JobRun] = ()
     """Submitted, but not eligible yet."""
+    disturbed: tuple[Disturbance, ...] = ()
+    """Of the last day, the oldest first: what budgets count."""
 
     def draft(self) -> Draft:
         """A decision in the making."""

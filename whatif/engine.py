@@ -50,6 +50,7 @@ class Engine(World):
         self.guarantees = Guarantees(
             tuple(leaf_queues(snapshot)),
             grace=snapshot.policy.preemption.grace_seconds + options.round_seconds,
+            least=snapshot.policy.preemption.min_runtime_seconds,
         )
         self.samples: list[Sample] = []
         self.last_sample: Sample | None = None
@@ -157,7 +158,7 @@ class Engine(World):
         if decision.wake is not None and self.unfinished:
             self._plan_round(max(decision.wake, self._next_round))
         self.stalled = self._is_stalled(decision)
-        self.guarantees.look(self.now, self.state, self.books, self._active())
+        self.guarantees.look(self.now, self.state, self.books, self._active(), self.placer)
         self.last_sample = Sample(
             at=self.now,
             pending=len(self._by_state[State.WAITING]),
@@ -207,6 +208,7 @@ class Engine(World):
             held=self._in(State.HELD),
             holding=self._in(State.HOLDING),
             waiting_elsewhere=others,
+            disturbed=tuple(self.disturbed),
         )
 
     def _eligible(self, run: JobRun) -> bool:

@@ -11,7 +11,7 @@ from trencadis.whatif.books import Books
 from trencadis.whatif.cluster import ClusterState
 from trencadis.whatif.decisions import StartAction, model_of
 from trencadis.whatif.placing import Placer
-from trencadis.whatif.runs import JobRun, State
+from trencadis.whatif.runs import MICRO, JobRun, State
 
 
 class IllegalDecisionError(RuntimeError):
@@ -35,10 +35,12 @@ class Judge:
         now: int,
         victims: Mapping[str, JobRun],
         keeping: Sequence[JobRun] = (),
+        present: frozenset[str] = frozenset(),
     ) -> list[str]:
         """What is wrong with a start; `state` and `books` are those before it.
 
         `victims`: those it waits for. `keeping`: all draining jobs, and holds for delayed starts.
+        `present`: nodes on which it ran until now, if it only changes its tasks.
         """
         if run.state not in (State.WAITING, State.HOLDING):
             return [f"it is {run.state}, not waiting"]
@@ -49,7 +51,7 @@ class Judge:
             for name in action.waits_for:
                 if name not in victims:
                     found.append(f"it waits for {name}, which is not being stopped")
-            found += self.places(run.job, action.allocation, state, now, victims, keeping)
+            found += self.places(run, action.allocation, state, now, victims, keeping, present)
             found += self.gang(run, action.allocation, now)
             model = model_of(state, action.allocation)
             first = run.state is State.WAITING
@@ -89,14 +91,16 @@ class Judge:
 
     def places(
         self,
-        job: Job,
+        run: JobRun,
         allocation: tuple[TaskAllocation, ...],
         state: ClusterState,
         now: int,
         victims: Mapping[str, JobRun],
         keeping: Sequence[JobRun],
+        present: frozenset[str],
     ) -> Iterator[str]:
         """Admission; room once the victims are gone, and still when other holds are started."""
+        job = _as_left(run)
         after, later = state.copy(), state.copy()
         for victim in victims.values():
             after.release(victim.job, victim.allocation)
@@ -110,7 +114,7 @@ class Judge:
         later.take(job, allocation)
         for name in sorted({task.node for task in allocation}):
             row = state.row[name]
-            if not usable[row]:
+            if not usable[row] and name not in present:
                 yield f"it may not use node {name}"
             elif any(s.overbooked([TaskAllocation(node=name)]) for s in (after, later)):
                 yield f"node {name} has no room for it"
@@ -133,6 +137,14 @@ class Judge:
                 yield "its tasks are further apart than its topology allows"
         if job.nvlink_required and not self.placer.linked(tasks):
             yield "NVLink does not join its GPUs"
+
+
+def _as_left(run: JobRun) -> Job:
+    """The job with what is left of its estimate."""
+    if not run.starts or run.estimate_left is None:
+        return run.job
+    left = max(1, -(-run.estimate_left // MICRO))
+    return run.job.model_copy(update={"runtime_seconds": left})
 
 
 def may_stop(run: JobRun) -> str | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import gcd
 
 import numpy as np
 
 from trencadis.models import Queue
 from trencadis.models.base import GPU_MILLI
-from trencadis.models.trace import Trace, task_milli
+from trencadis.models.trace import Trace
 from trencadis.whatif.books import Books
 from trencadis.whatif.cluster import ClusterState, Ints
+from trencadis.whatif.placing import Placer
+from trencadis.whatif.reach import largest_sum, reachable, size, without_borrowers
 from trencadis.whatif.runs import JobRun, State
 
 
@@ -111,7 +112,7 @@ class Shortfall:
     beyond_grace: int = 0
     """After it had lasted longer than the grace."""
     unavoidable: int = 0
-    """Of that: what idle GPUs and others' use above their guarantees could not have covered."""
+    """Of that: what no start on idle or reclaimed GPUs could have covered."""
     since: int | None = None
     now_milli: int = 0
     now_unavoidable: int = 0
@@ -126,6 +127,8 @@ class Guarantees:
 
     queues: tuple[Queue, ...]
     grace: int
+    least: int = 0
+    """Seconds that a job must have run before it may be stopped."""
     short: dict[str, Shortfall] = field(default_factory=dict)
 
     def pass_time(self, now: int, span: int) -> None:
@@ -138,60 +141,42 @@ class Guarantees:
             entry.beyond_grace += entry.now_milli * late
             entry.unavoidable += entry.now_unavoidable * late
 
-    def look(self, now: int, state: ClusterState, books: Books, active: Iterable[JobRun]) -> None:
-        """Notes which queues are short."""
-        promised = [queue for queue in self.queues if queue.guarantee.total_milli()]
-        if not promised:
+    def look(
+        self, now: int, state: ClusterState, books: Books, active: Iterable[JobRun], placer: Placer
+    ) -> None:
+        """Notes which queues are short, and by how much they need not be.
+
+        Unavoidable is what its own jobs stand in the way of (they leave no whole job's room below
+        the guarantee), and what no waiting job has a place for even if all go who may be stopped
+        for it: past their least runtime, of queues that keep their guarantees without them.
+        """
+        promised = {q.name: q.guarantee.total_milli() or 0 for q in self.queues}
+        if not any(promised.values()):
             return
         jobs: dict[str, list[JobRun]] = {queue.name: [] for queue in self.queues}
         for run in active:
             if run.job.queue in jobs:
                 jobs[run.job.queue].append(run)
-        use = {queue.name: books.in_use(queue.name) for queue in self.queues}
-        above = {
-            queue.name: min(
-                max(0, use[queue.name] - (queue.guarantee.total_milli() or 0)),
-                sum(
-                    run.milli
-                    for run in jobs[queue.name]
-                    if run.state is State.RUNNING and run.job.preemptible
-                ),
-            )
-            for queue in self.queues
-        }
-        idle = state.idle_milli()
-        for queue in promised:
-            guarantee = queue.guarantee.total_milli() or 0
-            entry = self.short.setdefault(queue.name, Shortfall())
+        use = {name: books.in_use(name) for name in jobs}
+        running = [r for each in jobs.values() for r in each if r.state is State.RUNNING]
+        left: ClusterState | None = None
+        for name, guarantee in promised.items():
+            if not guarantee:
+                continue
+            entry = self.short.setdefault(name, Shortfall())
             missing = 0
-            if use[queue.name] < guarantee:
-                target = _largest_sum([_size(run) for run in jobs[queue.name]], guarantee)
-                missing = max(0, target - use[queue.name])
+            if use[name] < guarantee:
+                target = largest_sum([size(run) for run in jobs[name]], guarantee)
+                missing = max(0, target - use[name])
             entry.now_milli = missing
-            others = sum(value for name, value in above.items() if name != queue.name)
-            entry.now_unavoidable = max(0, missing - idle - others)
+            entry.now_unavoidable = 0
             if not missing:
                 entry.since = None
-            elif entry.since is None:
+                continue
+            if entry.since is None:
                 entry.since = now
-
-
-def _size(run: JobRun) -> int:
-    if run.state in (State.RUNNING, State.DRAINING):
-        return run.milli
-    return run.job.minimum * task_milli(run.job)
-
-
-def _largest_sum(sizes: Iterable[int], bound: int) -> int:
-    """The largest subset sum that is at most `bound`; a bit per reachable sum."""
-    counts = Counter(size for size in sizes if 0 < size <= bound)
-    unit = gcd(*counts) or 1
-    reachable, mask = 1, (1 << (bound // unit + 1)) - 1
-    for whole, count in sorted(counts.items()):
-        left, step = count, 1
-        while left:
-            taken = min(step, left)
-            reachable |= (reachable << (whole // unit * taken)) & mask
-            left -= taken
-            step *= 2
-    return (reachable.bit_length() - 1) * unit
+            if left is None:
+                left = without_borrowers(state, running, use, promised, now, self.least)
+            waiting = [run for run in jobs[name] if run.state is State.WAITING]
+            could = reachable(waiting, guarantee - use[name], left, placer, now)
+            entry.now_unavoidable = max(0, missing - could)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from trencadis.whatif.books import Books
 from trencadis.whatif.cluster import ClusterState
 from trencadis.whatif.decisions import (
     Decision,
+    Disturbance,
     PreemptAction,
     ResizeAction,
     StartAction,
@@ -24,6 +26,7 @@ from trencadis.whatif.placing import Placer
 from trencadis.whatif.runs import JobRun, State, new_run, rate_of
 from trencadis.whatif.shapes import shapes_of
 
+DAY = 86_400
 BUSY = (State.RUNNING, State.DRAINING, State.HELD, State.HOLDING)
 
 
@@ -60,6 +63,8 @@ class World:
         self.unfinished = 0
         self._by_state: dict[State, dict[int, JobRun]] = {state: {} for state in State}
         self._pending_milli = 0
+        self.disturbed: deque[Disturbance] = deque()
+        """Who was told to stop within the last day."""
         self._clocks: list[NodeClock] = []
         self._changed = False
         """Whether something happened since the last round."""
@@ -96,7 +101,7 @@ class World:
         for name in decision.releases:
             self._give_back(self.by_name[name])
         for resize in decision.resizes:
-            self._resize(self.by_name[resize.job], resize)
+            self._resize(self.by_name[resize.job], resize, stopped)
         draining = {run.name: run for run in self._in(State.DRAINING)}
         for action in decision.starts:
             run = self.by_name[action.job]
@@ -105,13 +110,24 @@ class World:
             keeping = [*draining.values(), *self._in(State.HELD)] if draining else []
             self._allow(
                 run,
-                self.judge.start(run, action, self.state, self.books, self.now, victims, keeping),
+                self.judge.start(
+                    run, action, self.state, self._books_after(stopped), self.now, victims, keeping
+                ),
             )
             self._start(run, action, named)
         # A grace of nothing ends at once, and who waited for it starts.
         for run in stopped.values():
             if run.state is State.DRAINING and run.began == self.now and run.restart == 0:
                 self._drained(run)
+
+    def _books_after(self, stopped: dict[str, JobRun]) -> Books:
+        """Limits count what is in use once those stopped in this round are gone."""
+        if not stopped:
+            return self.books
+        books = self.books.copy()
+        for run in stopped.values():
+            books.clear(run.job, len(run.allocation), model_of(self.state, run.allocation))
+        return books
 
     def _allow(self, run: JobRun, faults: Iterable[str]) -> None:
         listed = list(faults)
@@ -158,18 +174,25 @@ class World:
         run.epoch += 1
         self.agenda.add(Event(run.finishes_at(), Kind.END, run.index, run.epoch))
 
-    def _resize(self, run: JobRun, action: ResizeAction) -> None:
+    def _resize(self, run: JobRun, action: ResizeAction, stopped: dict[str, JobRun]) -> None:
         """The job writes a checkpoint, and goes on with other tasks or elsewhere."""
         count = len(action.allocation)
         faults = [] if run.state is State.RUNNING else [f"it is {run.state}, not running"]
         if not run.job.minimum <= count <= run.job.tasks:
             faults.append(f"{count} tasks instead of {run.job.minimum} to {run.job.tasks}")
         self._allow(run, faults)
+        present = frozenset(task.node for task in run.allocation)
         run.close(self.now, saved=True)
         self._vacate(run)
         self._put(run, State.WAITING)
         start = StartAction(run.name, action.allocation)
-        self._allow(run, self.judge.start(run, start, self.state, self.books, self.now, {}))
+        keeping = [*self._in(State.DRAINING), *self._in(State.HELD)]
+        self._allow(
+            run,
+            self.judge.start(
+                run, start, self.state, self._books_after(stopped), self.now, {}, keeping, present
+            ),
+        )
         self._start(run, start, {})
 
     def _preempt(self, run: JobRun, action: PreemptAction) -> None:
@@ -178,6 +201,9 @@ class World:
         run.began, run.restart = self.now, action.grace
         run.preemptions += 1
         run.last_preempted = self.now
+        while self.disturbed and self.now - self.disturbed[0].at >= DAY:
+            self.disturbed.popleft()
+        self.disturbed.append(Disturbance(self.now, run.milli))
         if action.grace:
             self.agenda.add(Event(self.now + action.grace, Kind.DRAINED, run.index, run.epoch))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trencadis.models import TaskAllocation
-from trencadis.whatif.decisions import Draft, ResizeAction, StartAction, model_of
+from trencadis.whatif.decisions import Draft, ResizeAction, StartAction, View, model_of
 from trencadis.whatif.placing import Ranking
 from trencadis.whatif.runs import JobRun
 
@@ -22,20 +22,25 @@ def grow(draft: Draft, ranking: Ranking) -> None:
         if run is not None and not action.waits_for and len(action.allocation) < run.job.tasks:
             more = _more(draft, run, action.allocation, ranking)
             draft.starts[position] = StartAction(run.name, (*action.allocation, *more))
-    restart = view.snapshot.policy.preemption.restart_seconds_multi_node
     elastic = [
         run
         for run in view.running
         if len(run.allocation) < run.job.tasks and run.index not in draft.gone
     ]
     for run in sorted(elastic, key=lambda run: (-run.work_left // run.rate, run.index)):
-        end = run.expected_end(view.now)
-        if end is not None and end - view.now < WORTH_RESTARTS * restart:
+        if not pays_to_grow(run, view):
             continue
         more = _more(draft, run, run.allocation, ranking)
         if more:
             draft.resizes.append(ResizeAction(run.name, (*run.allocation, *more)))
             draft.gone.add(run.index)
+
+
+def pays_to_grow(run: JobRun, view: View) -> bool:
+    """Whether what is left of a running job lasts long enough for a restart to pay."""
+    restart = view.snapshot.policy.preemption.restart_seconds_multi_node
+    end = run.expected_end(view.now)
+    return end is None or end - view.now >= WORTH_RESTARTS * restart
 
 
 def shrink_for(draft: Draft, run: JobRun, candidates: Sequence[JobRun], ranking: Ranking) -> bool:

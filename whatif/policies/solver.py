@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
 
-from trencadis.models import Hold, Job, Plan, Snapshot
+from trencadis.models import Plan, Snapshot
 from trencadis.models.base import seconds
 from trencadis.solver.round import Options, solve
 from trencadis.whatif.decisions import (
@@ -14,149 +13,105 @@ from trencadis.whatif.decisions import (
     ResizeAction,
     StartAction,
     View,
+    model_of,
 )
-from trencadis.whatif.policies.ranking import BestFit
-from trencadis.whatif.runs import MICRO, JobRun, State
-
-HALF_LIFE_S = 7 * 86_400
-"""Past usage counts half after a week, as Slurm's PriorityDecayHalfLife does by default."""
+from trencadis.whatif.policies.moment import Moments
+from trencadis.whatif.policies.outlook import Outlook
+from trencadis.whatif.runs import JobRun
 
 
 class Solver:
     """Solves each round in deterministic mode, so that a replay can be repeated.
 
-    `effort` is the measure of work that stands for the time limit there. A round in which no
-    waiting job fits on what is idle is not solved: this version of the solver only starts jobs on
-    idle GPUs, so its answer is known.
+    `effort` is the measure of work that stands for the time limit there. A round is not solved
+    where its answer is known: nobody fits, nobody may be stopped or shrunk for anybody, and no
+    running job can grow.
     """
 
     name = "trencadis"
 
     def __init__(self, effort: float = 0.5, seed: int = 0) -> None:
         self._options = Options(time_limit_s=effort, deterministic=True, seed=seed)
-        self._records: dict[str, tuple[tuple[object, ...], Job]] = {}
-        self._usage: dict[str, float] = {}
-        """GPU-hours by queue, decayed to `_usage_at`."""
-        self._usage_at: int | None = None
+        self._moments = Moments()
 
     def decide(self, view: View) -> Decision:
-        """Solves, unless nothing fits."""
+        """Solves, unless nothing can come of it."""
         self.observe(view)
-        draft = view.draft()
-        ranking = BestFit()
-        if not any(draft.fit(run, ranking) is not None for run in view.pending):
-            return Decision()
-        return decision_of(solve(self.snapshot(view), self._options), view)
+        outlook = Outlook.of(view)
+        if not outlook.worth_solving:
+            return Decision(wake=outlook.wake)
+        return decision_of(solve(self.snapshot(view), self._options), view, outlook.wake)
 
     def snapshot(self, view: View) -> Snapshot:
         """The moment as the solver sees it."""
-        base = view.snapshot
-        nodes = tuple(
-            node
-            if view.state.up[row] == (not node.down)
-            else node.model_copy(update={"down": not view.state.up[row]})
-            for row, node in enumerate(base.nodes)
-        )
-        queues = tuple(
-            queue.model_copy(
-                update={
-                    "past_usage_gpu_hours": queue.past_usage_gpu_hours
-                    + int(self._usage.get(queue.name, 0))
-                }
-            )
-            for queue in base.queues
-        )
-        runs = (*view.running, *view.draining, *view.pending, *view.waiting_elsewhere, *view.held)
-        # Without gangs: tasks that wait on their GPUs for the others, as jobs of their own.
-        partial = tuple(
-            run.job.model_copy(
-                update={
-                    "state": "running",
-                    "start": datetime.fromtimestamp(run.began, UTC),
-                    "tasks": len(run.allocation),
-                    "min_tasks": None,
-                    "allocation": run.allocation,
-                }
-            )
-            for run in view.holding
-        )
-        return base.model_copy(
-            update={
-                "now": datetime.fromtimestamp(view.now, UTC),
-                "nodes": nodes,
-                "queues": queues,
-                "jobs": (*(self._record(run, base) for run in runs), *partial),
-                "holds": tuple(
-                    Hold(
-                        job=run.name,
-                        at=datetime.fromtimestamp(view.now, UTC),
-                        allocation=run.allocation,
-                    )
-                    for run in view.held
-                ),
-            }
-        )
-
-    def _record(self, run: JobRun, base: Snapshot) -> Job:
-        key = (run.state, run.epoch, run.preemptions, run.failures)
-        known = self._records.get(run.name)
-        if known is None or known[0] != key:
-            known = (key, _record(run, base))
-            self._records[run.name] = known
-        return known[1]
+        return self._moments.snapshot(view)
 
     def observe(self, view: View) -> None:
-        """Brings the past usage up to now."""
-        if self._usage_at is not None:
-            span = view.now - self._usage_at
-            fade = 0.5 ** (span / HALF_LIFE_S)
-            used = Counter[str]()
-            for run in view.running:
-                used[run.job.queue] += run.milli * min(span, view.now - run.began)
-            for name in sorted(self._usage.keys() | used.keys()):
-                hours = used[name] / 1_000 / 3_600
-                self._usage[name] = self._usage.get(name, 0.0) * fade + hours
-        self._usage_at = view.now
+        """Brings what it remembers of the past up to now."""
+        self._moments.observe(view)
 
 
-def _record(run: JobRun, base: Snapshot) -> Job:
-    if not run.starts and run.state in (State.WAITING, State.HELD):
-        return run.job
-    preemption = base.policy.preemption
-    update: dict[str, object] = {"preempted": run.preemptions}
-    if run.last_preempted is not None:
-        update["preempted_at"] = datetime.fromtimestamp(run.last_preempted, UTC)
-    estimate = run.job.runtime_seconds
-    if run.state in (State.RUNNING, State.DRAINING):
-        update["state"] = "running" if run.state is State.RUNNING else "draining"
-        update["start"] = datetime.fromtimestamp(run.began, UTC)
-        update["allocation"] = run.allocation
-        if run.state is State.DRAINING:
-            update["drain_ends"] = datetime.fromtimestamp(run.began + run.restart, UTC)
-        elif run.estimate_left is not None:
-            estimate = run.restart + -(-run.estimate_left // run.rate)
-    elif run.estimate_left is not None:
-        estimate = preemption.restart_seconds + -(-run.estimate_left // MICRO)
-    update["runtime_seconds"] = None if estimate is None else max(1, estimate)
-    return run.job.model_copy(update=update)
+def decision_of(plan: Plan, view: View, wake: int | None = None) -> Decision:
+    """The plan's actions. Shrinks come before growth, as that may use what they leave.
 
-
-def decision_of(plan: Plan, view: View) -> Decision:
-    """The plan's actions."""
+    The solver's limits don't count delayed starts of earlier rounds, those of a replay do: a start
+    that would break one stays out, with the victims that nobody else needs.
+    """
     running = {run.name: run for run in view.running}
+    kept, dropped = _within_limits(plan, view, running)
+    needed = {name for start in kept for name in start.waits_for}
+    spared = {name for start in dropped for name in start.waits_for} - needed
     resizes = []
-    for resize in plan.resizes:
+    for resize in sorted(plan.resizes, key=lambda entry: (bool(entry.add), entry.job)):
+        if resize.job in spared:
+            continue
         left = Counter(running[resize.job].allocation)
         left.subtract(Counter(resize.remove))
         resizes.append(ResizeAction(resize.job, (*left.elements(), *resize.add)))
-    moves = sorted(plan.moves, key=lambda move: (move.step, move.job))
+    # What an elastic job gives up is free at once: nobody waits for it.
+    stopped = {entry.job for entry in plan.preempts}
     return Decision(
         preempts=tuple(
             PreemptAction(entry.job, max(0, seconds(entry.gpus_free_at) - view.now))
             for entry in plan.preempts
+            if entry.job not in spared
         ),
-        resizes=(*resizes, *(ResizeAction(move.job, move.to) for move in moves)),
+        resizes=tuple(resizes),
         starts=tuple(
-            StartAction(start.job, start.allocation, start.waits_for) for start in plan.starts
+            StartAction(
+                start.job,
+                start.allocation,
+                tuple(name for name in start.waits_for if name in stopped),
+            )
+            for start in kept
         ),
+        wake=wake,
     )
+
+
+def _within_limits(
+    plan: Plan, view: View, running: dict[str, JobRun]
+) -> tuple[list[StartAction], list[StartAction]]:
+    """Starts that keep all limits with the plan's victims gone, and those that don't."""
+    books, state = view.books.copy(), view.state
+    for entry in plan.preempts:
+        run = running[entry.job]
+        books.clear(run.job, len(run.allocation), model_of(state, run.allocation))
+    for resize in plan.resizes:
+        run = running[resize.job]
+        if resize.remove:
+            model = model_of(state, resize.remove)
+            books.clear(run.job, len(resize.remove), model, ends=False)
+    jobs = {run.name: run.job for run in view.pending}
+    kept: list[StartAction] = []
+    dropped: list[StartAction] = []
+    for start in plan.starts:
+        action = StartAction(start.job, start.allocation, start.waits_for)
+        job, count = jobs[start.job], len(start.allocation)
+        model = model_of(state, start.allocation)
+        if books.allows(job, count, model):
+            books.book(job, count, model)
+            kept.append(action)
+        else:
+            dropped.append(action)
+    return kept, dropped

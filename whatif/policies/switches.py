@@ -125,9 +125,10 @@ def _gathered(view: View, decision: Decision, tasks: dict[str, JobRun]) -> tuple
 
 def _without_tasks(decision: Decision, tasks: dict[str, JobRun]) -> tuple[PreemptAction, ...]:
     """Only victims of whole jobs."""
-    spared = {
-        name for action in decision.starts if action.job in tasks for name in action.waits_for
-    }
+    needed, wanted = set[str](), set[str]()
+    for action in decision.starts:
+        (wanted if action.job in tasks else needed).update(action.waits_for)
+    spared = wanted - needed
     return tuple(entry for entry in decision.preempts if entry.job not in spared)
 
 

@@ -1,0 +1,1 @@
+"""Replays of public traces by all policies, compared window by window."""
