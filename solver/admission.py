@@ -34,8 +34,9 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
     job_list, node_list = list(jobs), list(nodes)
     selected = {key for job in job_list for key in job.node_selector}
     named = {name for job in job_list for name in (*job.required_nodes, *job.excluded_nodes)}
-    ends = sorted({seconds(n.free_until) for n in node_list if n.free_until is not None})
     now = seconds(snapshot.now)
+    leaves = {node.name: leaves_at(node, now) for node in node_list}
+    ends = sorted({end for end in leaves.values() if end is not None})
 
     def job_key(job: Job) -> Hashable:
         end = None if job.runtime_seconds is None else now + job.runtime_seconds
@@ -54,7 +55,7 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
         return (
             tuple((key, node.labels.get(key)) for key in sorted(selected)),
             tuple(taint for taint in node.taints if taint.effect != "PreferNoSchedule"),
-            node.free_until,
+            leaves[node.name],
             node.health_score_milli < policy.poor_health_milli,
             node.name if node.name in named else "",
         )
@@ -83,6 +84,16 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
     )
 
 
+def leaves_at(node: Node, now: int) -> int | None:
+    """Until when work that starts now may stay: `free_until`, or the next maintenance; None: for
+    ever. Inside a window that is before now, so nothing starts."""
+    ends = [] if node.free_until is None else [seconds(node.free_until)]
+    for window in node.maintenance:
+        if now < seconds(window.end):
+            ends.append(seconds(window.start) if now < seconds(window.start) else now - 1)
+    return min(ends, default=None)
+
+
 def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
     if any(node.labels.get(key) != value for key, value in job.node_selector.items()):
         return False
@@ -95,8 +106,9 @@ def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
             continue
         if not any(tolerates(toleration, taint) for toleration in job.tolerations):
             return False
-    if node.free_until is not None and (
-        job.runtime_seconds is None or now + job.runtime_seconds > seconds(node.free_until)
+    leaves = leaves_at(node, now)
+    if leaves is not None and (
+        job.runtime_seconds is None or now + job.runtime_seconds > leaves
     ):
         return False
     large = job.minimum > 1 and job.minimum * job.request.gpus >= large_gang

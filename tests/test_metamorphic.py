@@ -95,6 +95,7 @@ OPEN: dict[str, Any] = {
     "taints": (),
     "cordoned": False,
     "free_until": None,
+    "maintenance": (),
     "health_score_milli": 1_000,
 }
 """Fields of a node at their loosest."""

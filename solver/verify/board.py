@@ -54,7 +54,7 @@ class Board:
                 if wanted
                 else (),
                 marks_of(node.taints) if node.taints else (),
-                node.free_until,
+                leaves_at(node, situation.now),
                 node.health_score_milli < threshold,
                 tuple(state.gpus.items()),
                 state.cpu_milli,
@@ -116,7 +116,7 @@ class Board:
             self.domains.append(
                 column([ids.setdefault(domain(levels, s.node, depth), len(ids)) for s in states])
             )
-        self._leaves = column([leaves_at(state.node) for state in states])
+        self._leaves = column([leaves_at(s.node, self._situation.now) for s in states])
         self._poor = np.array([poor(state.node, policy) for state in states], dtype=np.bool_)
         classes: dict[tuple[tuple[str, str, str], ...], int] = {}
         self._marks = column(

@@ -83,7 +83,8 @@ class Growing:
         situation, entry = self.facts.situation, self.placed[name]
         job, ask = entry.job, entry.ask
         policy = situation.snapshot.policy
-        why = refusal(wish_of(job, end_of(job, situation.now), policy), state.node, policy)
+        wish = wish_of(job, end_of(job, situation.now), policy)
+        why = refusal(wish, state.node, policy, situation.now)
         if why:
             return f"node {state.node.name} {why}"
         if state.exclusive:

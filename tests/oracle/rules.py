@@ -35,6 +35,15 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         job.runtime_seconds is None or facts.now + job.runtime_seconds > instant(node.free_until)
     ):
         return False
+    for window in node.maintenance:
+        # From now until the job is over (for ever, where nobody says), nothing of the window.
+        over = instant(window.end) <= facts.now
+        in_time = (
+            job.runtime_seconds is not None
+            and facts.now + job.runtime_seconds <= instant(window.start)
+        )
+        if not (over or in_time):
+            return False
     n = facts.entries(job)
     large = n >= 2 and n * job.request.gpus >= facts.policy.large_gang_gpus
     return not (large and node.health_score_milli < facts.policy.poor_health_milli)
