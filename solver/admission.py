@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
@@ -28,8 +29,23 @@ class Admission:
     """By job name: bit c is set if the job may use nodes of column c."""
 
 
-def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) -> Admission:
-    """Sorts nodes into columns and tells each job its columns."""
+class Keeping(Protocol):
+    """Nodes kept for others, and for how long."""
+
+    def bars(self, job: Job) -> frozenset[int]:
+        """Reservations whose nodes the job may not use."""
+
+    def on(self, node: str) -> frozenset[int]:
+        """Reservations that have the node."""
+
+
+def admission(
+    snapshot: Snapshot,
+    jobs: Iterable[Job],
+    nodes: Iterable[Node],
+    kept: Keeping | None = None,
+) -> Admission:
+    """Sorts nodes into columns and tells each job its columns. `kept`: for reservations."""
     policy = snapshot.policy
     job_list, node_list = list(jobs), list(nodes)
     selected = {key for job in job_list for key in job.node_selector}
@@ -49,6 +65,7 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
             frozenset(job.tolerations),
             late,
             large,
+            None if kept is None else kept.bars(job),
         )
 
     def node_key(node: Node) -> Hashable:
@@ -58,6 +75,7 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
             leaves[node.name],
             node.health_score_milli < policy.poor_health_milli,
             node.name if node.name in named else "",
+            None if kept is None else kept.on(node.name),
         )
 
     job_keys: dict[Hashable, Job] = {}
@@ -68,9 +86,13 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
     key_of_node = {node.name: node_key(node) for node in node_list}
     for node in node_list:
         node_keys.setdefault(key_of_node[node.name], node)
+    barred = [frozenset() if kept is None else kept.bars(job) for job in job_keys.values()]
     verdicts = {
-        key: tuple(_admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
-                   for job in job_keys.values())
+        key: tuple(
+            not (bars and kept is not None and bars & kept.on(node.name))
+            and _admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
+            for job, bars in zip(job_keys.values(), barred, strict=True)
+        )
         for key, node in node_keys.items()
     }
     columns = {verdict: i for i, verdict in enumerate(sorted(set(verdicts.values())))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from trencadis.models import Hold, Metrics, Node, Plan, Start, TaskAllocation
@@ -64,12 +64,14 @@ class Round:
 def make_plan(
     facts: Facts,
     outcome: Round,
+    unreserved: Facts,
     limits: Limits,
     fingerprint: str,
     made: Made,
     warnings: tuple[str, ...],
 ) -> Plan:
-    """The plan of a round. `fingerprint`: the snapshot's."""
+    """The plan of a round. `unreserved`: its facts before reservations kept anyone away;
+    `fingerprint`: the snapshot's."""
     snapshot = facts.snapshot
     nodes = {node.name: node for node in snapshot.nodes}
     relieved = outcome.relieved
@@ -102,16 +104,19 @@ def make_plan(
         limits=limits,
         opened=opened is not None,
     )
+    open_ = replace(later, admission=unreserved.admission, maker=unreserved.maker)
     room = room_of(
         [_state_after(state, after[state.name]) for state in later.capacity.states],
-        facts.admission.column,
+        open_.admission.column,
         facts.fabric,
     )
+    # Needs are those of the admission that they were made for.
+    shapes = outcome.shape_of if facts.admission is unreserved.admission else {}
     held = due(snapshot)
     starts = [_start(facts, placements[name], gone, waiting) for name in placements]
     starts += [_held_start(facts, hold) for hold in held]
     begun = {hold.job for hold in held}
-    reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
+    reasons_given = reasons(Scene(open_, ledger, room, shapes, facts.kept))
     plan = Plan(
         snapshot=fingerprint,
         now=snapshot.now,
@@ -119,6 +124,7 @@ def make_plan(
         preempts=preempts(facts, exchange, waiting),
         resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
+        reserves=tuple(entry.record() for entry in facts.kept.reservations),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
         metrics=metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),

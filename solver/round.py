@@ -26,6 +26,7 @@ from trencadis.solver.preempt.exchange import make_room, relevant, without_victi
 from trencadis.solver.progress import Progress, Stage, Step
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
+from trencadis.solver.reserve.passes import with_reservations
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
 from trencadis.solver.verify import prepare, verify
@@ -102,9 +103,17 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
         outcome = search_and_place(read, options, limits, timer, built=prepared)
         outcome = with_preemption(read, outcome, options.thresholds)
         timer.lap("preempt")
+
+        def again(kept: Facts) -> Round:
+            second = search_and_place(kept, options, limits, timer)
+            return with_preemption(kept, second, options.thresholds)
+
+        decided, outcome = with_reservations(read, outcome, again)
+        timer.lap("reserve")
     plan = make_plan(
-        read,
+        decided,
         outcome,
+        read,
         limits,
         fingerprint=prepared().result().fingerprint,
         made=Made(

@@ -107,7 +107,7 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
     """Work out what `show` says."""
     situation = situate(snapshot)
     held: dict[str, set[int]] = defaultdict(set)
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             held[task.node].update(task.gpus or ())
     jobs: dict[str, set[str]] = defaultdict(set)

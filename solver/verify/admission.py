@@ -30,6 +30,8 @@ class Wish(NamedTuple):
     """A gang so large that it keeps off nodes in poor health."""
     required: tuple[str, ...]
     excluded: tuple[str, ...]
+    barred: tuple[str, ...] = ()
+    """Jobs on whose reserved nodes it may not be."""
 
 
 def end_of(job: Job, now: int) -> int:

@@ -66,6 +66,7 @@ class Board:
                 else None,
                 state.occupied,
                 state.second.key(),
+                tuple(owner for owner, kept in situation.reserved.items() if node.name in kept),
             )
             row = rows.setdefault(key, len(firsts))
             if row == len(firsts):
@@ -151,6 +152,9 @@ class Board:
             named = np.zeros(may.size, dtype=np.bool_)
             named[[self.row_of[name] for name in wish.required if name in self.row_of]] = True
             may &= named
+        for owner in wish.barred:
+            kept = self._situation.reserved[owner]
+            may &= np.array([s.node.name not in kept for s in self.states], dtype=np.bool_)
         for name in wish.excluded:
             if name in self.row_of:
                 may[self.row_of[name]] = False

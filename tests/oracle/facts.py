@@ -132,7 +132,7 @@ class Facts:
             return False
         if any(name in self.job for name in job.after):
             return False
-        if any(hold.job == job.name for hold in self.snapshot.holds):
+        if any(hold.job == job.name for hold in self.snapshot.delayed):
             return False
         return not (has_mig(job.request) and job.communicates and self.entries(job) >= 2)
 

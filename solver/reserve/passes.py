@@ -1,0 +1,51 @@
+"""Solves a round again where its starts would delay what it reserves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from trencadis.solver.model.problem import Facts, with_kept
+from trencadis.solver.preempt.tally import Exchange
+from trencadis.solver.report import Round, seat_all
+from trencadis.solver.reserve.book import promised, reserve
+from trencadis.solver.reserve.kept import Kept
+
+PASSES = 3
+"""Reservations follow from who starts, and who starts from reservations."""
+
+
+def with_reservations(
+    read: Facts, outcome: Round, again: Callable[[Facts], Round]
+) -> tuple[Facts, Round]:
+    """The facts with the round's reservations, and the round that respects them.
+
+    `again` solves under other facts. The first round stays where nothing in it is in the way of
+    what it reserves: it is the best with the reservations as well. Where reservations and starts
+    don't settle, it stays without any.
+    """
+    first, before = outcome, promised(read)
+    if not read.snapshot.policy.reservations:
+        return read, first
+    asked = Kept()
+    for _ in range(PASSES):
+        relieved = outcome.relieved
+        exchange = Exchange() if relieved is None else relieved.exchange
+        ledger = outcome.ledger if relieved is None else relieved.ledger
+        later = read if relieved is None else relieved.facts
+        nodes = {node.name: node for node in read.snapshot.nodes}
+        placements = seat_all(later, ledger, nodes)
+        kept = reserve(read, exchange, placements, before)
+        if kept.reservations == asked.reservations:
+            return (with_kept(read, kept) if kept.reservations else read), outcome
+        in_the_way = any(
+            kept.bars(placed.job) & kept.on(task.node)
+            for placed in placements.values()
+            for task in placed.tasks
+        )
+        if not asked.reservations and not in_the_way:
+            return replace(read, kept=kept), outcome
+        asked = kept
+        before = before | {entry.job: entry for entry in kept.reservations}
+        outcome = again(with_kept(read, kept)) if kept.reservations else first
+    return read, first
