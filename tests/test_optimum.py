@@ -73,7 +73,7 @@ def test_tasks_without_gpus_go_where_fragmentation_suffers_least() -> None:
 def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:
     """bound <= optimum given what earlier stages achieved <= objective, stage by stage."""
     achieved = objectives(plan)
-    best = oracle.conditional_optimum(snapshot, achieved)
+    best = oracle.conditional_optimum(snapshot, achieved, plan)
     for stage in plan.proof.stages:
         assert stage.bound <= best[stage.name] <= stage.objective, stage
 

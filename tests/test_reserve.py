@@ -6,8 +6,12 @@ from datetime import datetime, timedelta
 
 import build as b
 import pytest
+from exact import EXACT, assert_exact
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle.reserves import earliest
 
-from trencadis.models import Plan, Snapshot, Window, apply
+from trencadis.models import Plan, Preemption, Snapshot, Window, apply
 from trencadis.models.plan import Reserve
 from trencadis.solver.explain.explain import explain
 from trencadis.solver.round import solve
@@ -58,6 +62,83 @@ def test_without_the_short_job_the_long_one_still_waits() -> None:
     assert "would delay BIG" in why.sentence
     assert why.evidence["at"] == after(HOUR).isoformat()
     report = explain(snap, plan, ["S2", "BIG"])
-    print(report)
     assert report.jobs[0].code == "reservation"
     assert plan.proof.status == "OPTIMAL"
+
+
+@st.composite
+def loaded(draw: st.DrawFn) -> Snapshot:
+    """A small cluster with work that ends, gangs that wait, and small jobs that could fill in."""
+    count = draw(st.integers(1, 3))
+    racks = draw(st.booleans())
+    nodes = [
+        b.node(
+            f"n{i}",
+            4,
+            cpu_milli=4_000,
+            fabric=(f"leaf{i // 2}",) if racks else (),
+            maintenance=draw(st.sampled_from([(), (), (), (out(1_800, 5_400),)])),
+        )
+        for i in range(count)
+    ]
+    runtimes = st.sampled_from([600, 1_800, HOUR, 2 * HOUR, 4 * HOUR, None])
+    jobs = []
+    for i in range(count):
+        free = 0
+        for part in range(draw(st.integers(0, 2))):
+            gpus = draw(st.integers(1, 4 - free)) if free < 4 else 0
+            if gpus:
+                where = b.at(f"n{i}", *range(free, free + gpus))
+                jobs.append(
+                    b.running(f"r{i}{part}", where, ran=60, runtime_seconds=draw(runtimes))
+                )
+                free += gpus
+    for i in range(draw(st.integers(1, 4))):
+        tasks = draw(st.integers(1, 2))
+        jobs.append(
+            b.job(
+                f"w{i}",
+                draw(st.sampled_from([1, 2, 4])),
+                tasks,
+                waited=draw(st.sampled_from([0, 60, HOUR])),
+                priority=draw(st.sampled_from(["normal", "normal", "low", "high"])),
+                required=draw(st.sampled_from([None, None, "leaf"])) if racks else None,
+                runtime_seconds=draw(runtimes),
+                cpu_milli=draw(st.sampled_from([0, 0, 1_000, 3_000])),
+                min_tasks=draw(st.sampled_from([None, None, 1])),
+            )
+        )
+    return b.snapshot(
+        nodes,
+        jobs,
+        b.queue(b.MAIN, guarantee=draw(st.sampled_from([None, 2, 6]))),
+        levels=("leaf",) if racks else (),
+        reservations=draw(st.integers(1, 2)),
+        runtime_unknown=draw(st.sampled_from(["hold", "queue_median"])),
+        preemption=Preemption(mode=draw(st.sampled_from(["none", "none", "graceful"]))),
+    )
+
+
+def out(start: int, end: int) -> Window:
+    return Window(start=after(start), end=after(end))
+
+
+SETTINGS = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+@settings(SETTINGS, max_examples=150)
+@given(loaded())
+def test_with_reservations_the_round_is_still_the_best_there_is(snap: Snapshot) -> None:
+    """Brute force, told what is reserved, finds no better plan, and no earlier reservation."""
+    plan = solve(snap, EXACT)
+    assert verify(snap, plan).violations == ()
+    moved = any(resize.remove for resize in plan.resizes)
+    if not plan.reserves or moved:
+        return
+    first = plan.reserves[0]
+    assert earliest(snap, plan) == int(first.at.timestamp())
+    if snap.policy.preemption.mode == "none":
+        assert_exact(snap, plan, {})

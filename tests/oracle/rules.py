@@ -19,6 +19,8 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         return False
     if node.name in job.excluded_nodes:
         return False
+    if node.name in facts.barred.get(job.name, ()):
+        return False
     if job.required_nodes and node.name not in job.required_nodes:
         return False
     for taint in node.taints:
@@ -196,6 +198,7 @@ def near_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
 
 def can_run_on_empty(facts: Facts) -> dict[str, set[str | None]]:
     """For each eligible job, the models on which it could be alone; {None} without GPUs."""
+    facts = Facts(facts.snapshot)
     empty = empty_ground(facts)
     empty_parts = empty_ground(facts, mig_stays=True)
     return {
