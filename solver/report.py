@@ -124,7 +124,7 @@ def make_plan(
         preempts=preempts(facts, exchange, waiting),
         resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
-        reserves=tuple(entry.record() for entry in facts.kept.reservations),
+        reserves=tuple(entry.record() for entry in facts.kept.planned()),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
         metrics=metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),

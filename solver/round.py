@@ -26,6 +26,7 @@ from trencadis.solver.preempt.exchange import make_room, relevant, without_victi
 from trencadis.solver.progress import Progress, Stage, Step
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.residual import residual
+from trencadis.solver.reserve.due import with_due
 from trencadis.solver.reserve.passes import with_reservations
 from trencadis.solver.search import Solution, find_counts
 from trencadis.solver.stages import FRAGMENTATION
@@ -83,7 +84,8 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
-    read = facts(snapshot)
+    plain = facts(snapshot)
+    read = with_due(plain)
     timer.lap("read")
     timer.tell("read")
     # What comes after the search takes a multiple of what it took to read the snapshot.
@@ -108,12 +110,12 @@ def _solve(snapshot: Snapshot, options: Options, stop: threading.Event, timer: T
             second = search_and_place(kept, options, limits, timer)
             return with_preemption(kept, second, options.thresholds)
 
-        decided, outcome = with_reservations(read, outcome, again)
+        decided, outcome = with_reservations(plain, read, outcome, again)
         timer.lap("reserve")
     plan = make_plan(
         decided,
         outcome,
-        read,
+        plain,
         limits,
         fingerprint=prepared().result().fingerprint,
         made=Made(

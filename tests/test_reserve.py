@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import count
 
 import build as b
 import pytest
@@ -10,8 +12,9 @@ from exact import EXACT, assert_exact
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.reserves import earliest
+from rounds import Rounds
 
-from trencadis.models import Plan, Preemption, Snapshot, Window, apply
+from trencadis.models import Job, Plan, Preemption, Snapshot, Window, apply
 from trencadis.models.plan import Reserve
 from trencadis.solver.explain.explain import explain
 from trencadis.solver.round import solve
@@ -108,9 +111,22 @@ def loaded(draw: st.DrawFn) -> Snapshot:
                 min_tasks=draw(st.sampled_from([None, None, 1])),
             )
         )
+    holds = []
+    if draw(st.booleans()):
+        waiting = draw(st.sampled_from([j for j in jobs if j.state == "pending"]))
+        where = draw(st.lists(st.sampled_from(nodes), min_size=waiting.minimum))
+        holds = [
+            b.hold(
+                waiting.name,
+                *(b.somewhere(node.name) for node in where[: waiting.minimum]),
+                kind="reservation",
+                at=after(draw(st.sampled_from([-60, 0, 600, HOUR]))),
+            )
+        ]
     return b.snapshot(
         nodes,
         jobs,
+        holds,
         b.queue(b.MAIN, guarantee=draw(st.sampled_from([None, 2, 6]))),
         levels=("leaf",) if racks else (),
         reservations=draw(st.integers(1, 2)),
@@ -142,3 +158,80 @@ def test_with_reservations_the_round_is_still_the_best_there_is(snap: Snapshot) 
     assert earliest(snap, plan) == int(first.at.timestamp())
     if snap.policy.preemption.mode == "none":
         assert_exact(snap, plan, {})
+
+
+class World(Rounds):
+    """Rounds in which jobs run just as long as they say."""
+
+    def add(self, jobs: Iterable[Job], work: timedelta | None = None) -> None:
+        more = tuple(jobs)
+        super().add(more, work)
+        self.left |= {j.name: timedelta(seconds=j.runtime_seconds or 10**9) for j in more}
+
+
+def crowded(reservations: int, stagger: list[int]) -> World:
+    """Eight GPUs, all taken by one-GPU jobs that end at different times, and a stream of more."""
+    world = World(
+        b.snapshot(
+            b.nodes(2, 4),
+            b.queue(b.MAIN),
+            reservations=reservations,
+            promote_after_seconds=None,
+            preemption=Preemption(mode="none"),
+        )
+    )
+    world.add(
+        b.job(f"first{i}", 1, waited=1, runtime_seconds=hours * HOUR)
+        for i, hours in enumerate(stagger)
+    )
+    return world
+
+
+def rounds_until_big_starts(world: World, hours: list[int], most: int) -> int | None:
+    """Hours that a gang over both nodes waits, with eight younger jobs always waiting as well."""
+    numbers = count()
+    world.step(HOUR)
+    # Older than all that come now: among equals, the round may choose.
+    came = world.now.now - timedelta(seconds=1)
+    world.add([b.job("BIG", 4, 2, submit=came, runtime_seconds=HOUR)])
+    promise: datetime | None = None
+    for passed in range(most):
+        waiting = sum(job.state == "pending" for job in world.now.jobs)
+        world.add(
+            b.job(
+                f"s{(n := next(numbers))}",
+                1,
+                submit=world.now.now,
+                runtime_seconds=hours[n % len(hours)] * HOUR,
+            )
+            for _ in range(9 - waiting)
+        )
+        plan = world.step(HOUR)
+        if "BIG" in world.started:
+            return passed
+        for entry in plan.reserves:
+            # Backfilled jobs never move it.
+            assert promise is None or entry.at <= promise
+            promise = entry.at
+    return None
+
+
+@settings(SETTINGS, max_examples=15)
+@given(
+    stagger=st.lists(st.integers(1, 5), min_size=8, max_size=8),
+    hours=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+)
+def test_a_big_gang_starts_when_those_that_run_have_ended(
+    stagger: list[int], hours: list[int]
+) -> None:
+    """Under an endless stream of small jobs, at the latest when the last of those has ended that
+    ran as it came; and not a round later."""
+    waited = rounds_until_big_starts(crowded(1, stagger), hours, 12)
+    assert waited is not None
+    assert waited == max(stagger) - 1
+
+
+def test_without_reservations_it_starves() -> None:
+    stagger = [1, 2, 3, 4, 1, 2, 3, 4]
+    assert rounds_until_big_starts(crowded(0, stagger), [2, 3], 40) is None
+    assert rounds_until_big_starts(crowded(1, stagger), [2, 3], 40) == 3

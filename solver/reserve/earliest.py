@@ -104,7 +104,12 @@ class Finder:
         ledger = Ledger(read)
         for name, model in self.before.items():
             ledger.start(read.values.eligible[name], model, [])
-        places = None if promised is None else _again(ledger, job, shape, promised)
+        places = None
+        if promised is not None and any(
+            ledger.may_start([(job, alternative.way.need.model)])
+            for alternative in shape.alternatives
+        ):
+            places = on_promised(ledger, job, shape, promised)
         if places is None:
             complete(ledger, lambda _: shape, [(job,)])
             if job.name not in ledger.started:
@@ -127,14 +132,14 @@ class Finder:
         return read, maker.shape(job, worth.tier, worth.size, "")
 
 
-def _again(ledger: Ledger, job: Job, shape: Shape, promised: Reservation) -> Bundles | None:
-    """The places that it was promised, if they are free; None if not."""
+def on_promised(
+    ledger: Ledger, job: Job, shape: Shape, promised: Reservation
+) -> Bundles | None:
+    """The places that it was promised, taken, if they are free; None if not."""
     tasks = Counter(task.node for task in promised.tasks)
     for alternative in sorted(shape.alternatives, key=lambda entry: entry.cost):
         need = alternative.way.need
         if any(count % need.sets for count in tasks.values()):
-            continue
-        if not ledger.may_start([(job, need.model)]):
             continue
         bundles = [
             (name, need)

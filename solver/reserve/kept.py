@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from trencadis.models import Job, TaskAllocation
@@ -41,6 +41,8 @@ class Kept:
     reservations: Sequence[Reservation] = ()
     ranks: Mapping[str, Rank] = field(default_factory=dict)
     estimates: Estimates | None = None
+    due: int = 0
+    """So many of the first are earlier ones that are due now, and no part of the plan."""
     growth: bool = False
     """For further tasks, which go before nobody."""
 
@@ -69,7 +71,18 @@ class Kept:
         """The same for further tasks of elastic jobs."""
         if not self.reservations:
             return None
-        return Kept(self.reservations, self.ranks, self.estimates, growth=True)
+        return replace(self, growth=True)
+
+    def planned(self) -> Sequence[Reservation]:
+        """Those that the plan makes."""
+        return self.reservations[self.due :]
+
+    def after(self, earlier: Kept) -> Kept:
+        """These with earlier ones that are due before them."""
+        if not earlier.reservations:
+            return self
+        both = (*earlier.reservations, *self.reservations)
+        return replace(earlier, reservations=both, due=len(earlier.reservations))
 
 
 NOTHING_KEPT = Kept()

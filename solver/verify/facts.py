@@ -104,7 +104,7 @@ def gather(
 
 
 def _kept(base: Situation, plan: Plan, stages: Stages) -> Kept:
-    if not plan.reserves:
+    if not plan.reserves and len(base.snapshot.delayed) == len(base.snapshot.holds):
         return kept_of(Forecast(base, {}, {}, plan))
     order = ranks(base, stages.targets.rows, in_use(base))
     return kept_of(Forecast(base, runtimes(base), order, plan))

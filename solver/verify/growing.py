@@ -87,9 +87,8 @@ class Growing:
         why = refusal(wish, state.node, policy, situation.now)
         if why:
             return f"node {state.node.name} {why}"
-        for owner in self.facts.kept.bars(job, further=True):
-            if state.node.name in self.facts.kept.nodes[owner]:
-                return f"node {state.node.name} is reserved for job {owner}"
+        for owner in self.facts.kept.barred_from(job, state.node.name, further=True):
+            return f"node {state.node.name} is reserved for job {owner}"
         if state.exclusive:
             return f"an exclusive job is on node {state.node.name}"
         if job.nvlink_required and ask.gpus > 1 and state.node.nvlink.kind != "nvswitch":

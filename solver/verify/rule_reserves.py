@@ -10,11 +10,11 @@ from trencadis.models import Plan
 from trencadis.models.base import seconds
 from trencadis.models.plan import Reserve
 from trencadis.solver.verify import rule_topology
-from trencadis.solver.verify.admission import FOREVER, refusal, wish_of
-from trencadis.solver.verify.board import Board
+from trencadis.solver.verify.admission import FOREVER, refusal
 from trencadis.solver.verify.facts import Facts
-from trencadis.solver.verify.fits import Fits, Shapes, capacity
+from trencadis.solver.verify.fits import Fits, Shapes
 from trencadis.solver.verify.forecast import Forecast, Stay
+from trencadis.solver.verify.kept import holds
 from trencadis.solver.verify.situation import Situation, place
 from trencadis.solver.verify.units import has_mig
 from trencadis.solver.verify.verdict import Violation
@@ -49,14 +49,14 @@ def backfill(facts: Facts, plan: Plan) -> Iterable[Violation]:
     for start in plan.starts:
         core = len(start.allocation) - start.further
         for i, task in enumerate(start.allocation):
-            for owner in facts.kept.bars(jobs[start.job], further=i >= core):
-                if task.node in facts.kept.nodes[owner]:
-                    yield _delays(start.job, owner, task.node)
+            job = jobs[start.job]
+            for owner in facts.kept.barred_from(job, task.node, further=i >= core):
+                yield _delays(start.job, owner, task.node)
     for resize in plan.resizes:
         for task in resize.add:
-            for owner in facts.kept.bars(jobs[resize.job], further=True):
-                if task.node in facts.kept.nodes[owner]:
-                    yield _delays(resize.job, owner, task.node)
+            job = jobs[resize.job]
+            for owner in facts.kept.barred_from(job, task.node, further=True):
+                yield _delays(resize.job, owner, task.node)
 
 
 def _delays(name: str, owner: str, node: str) -> Violation:
@@ -84,27 +84,12 @@ def _placed(facts: Facts, then: Situation, entry: Reserve) -> Iterable[Violation
         why = refusal(shape.wish, then.states[name].node, policy, then.now)
         if why:
             yield Violation("reserves", f"job {job.name} at {entry.at}: node {name} {why}")
-    board = Board(then, {name: then.states[name] for name in wanted})
-    models = [m for m in board.gpus if not job.gpu_models or m in job.gpu_models]
-    if not any(
-        _holds(board, dict(zip(*(list(map(int, c)) for c in found), strict=True)), wanted)
-        for found in (
-            capacity(board, shape, model, then.knife)
-            for model in (models if ask.on_gpus else [None])
-        )
-    ):
+    if not holds(then, shape, wanted):
         yield Violation("reserves", f"job {job.name} does not fit its places at {entry.at}")
     nodes = {name: state.node for name, state in then.states.items()}
     placed = place(job, ask, entry.allocation, nodes, then.levels)
     for rule in rule_topology.RULES:
         yield from rule(replace(facts, situation=then, starts=(placed,)), facts.kept.forecast.plan)
-
-
-def _holds(board: Board, found: dict[int, int], wanted: Counter[str]) -> bool:
-    return all(
-        name in board.row_of and found.get(board.row_of[name], 0) >= count
-        for name, count in wanted.items()
-    )
 
 
 def earliest(facts: Facts, plan: Plan) -> Iterable[Violation]:

@@ -9,7 +9,7 @@ from oracle.facts import Facts, instant
 from oracle.ground import ground_now
 from oracle.rules import can_run_on_empty, placements
 from oracle.shares import shares
-from trencadis.models import Job, Plan, Snapshot, TaskAllocation
+from trencadis.models import Hold, Job, Plan, Snapshot, TaskAllocation
 
 NEVER = 1 << 60
 
@@ -70,7 +70,22 @@ def barred(snapshot: Snapshot, plan: Plan) -> dict[str, set[str]]:
             later = now + order.runtime(job) > instant(entry.at)
             if job.name != entry.job and later and order.rank[job.name] > order.rank[entry.job]:
                 found.setdefault(job.name, set()).update(task.node for task in entry.allocation)
+        for hold in snapshot.holds:
+            due = hold.kind == "reservation" and instant(hold.at) <= now
+            if not due or hold.job not in order.rank or not _free(order.facts, hold):
+                continue
+            if order.rank[job.name] > order.rank[hold.job]:
+                found.setdefault(job.name, set()).update(task.node for task in hold.allocation)
     return found
+
+
+def _free(facts: Facts, hold: Hold) -> bool:
+    """Whether the job could start now on just the nodes that it was promised."""
+    wanted = sorted(task.node for task in hold.allocation)
+    return any(
+        sorted(task.node for task in placed) == wanted
+        for placed in placements(facts, facts.job[hold.job], ground_now(facts))
+    )
 
 
 def earliest(snapshot: Snapshot, plan: Plan) -> int | None:

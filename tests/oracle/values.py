@@ -44,8 +44,7 @@ class Pricing:
 
     def __init__(self, snapshot: Snapshot, plan: Plan | None = None) -> None:
         """`plan`: whose reservations hold."""
-        reserves = plan is not None and plan.reserves
-        self.facts = Facts(snapshot, barred(snapshot, plan) if plan and reserves else {})
+        self.facts = Facts(snapshot, {} if plan is None else barred(snapshot, plan))
         self.names = stage_names(snapshot)
         self.ground: Ground = ground_now(self.facts)
         self.counted = {
