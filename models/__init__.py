@@ -12,6 +12,7 @@ from trencadis.models.cluster import (
     Node,
     NvLink,
     Taint,
+    Window,
 )
 from trencadis.models.delta import Delta, change
 from trencadis.models.faults import Fault, InvalidInputError
@@ -84,6 +85,7 @@ __all__ = [
     "Tier",
     "Toleration",
     "Topology",
+    "Window",
     "apply",
     "change",
     "load_mig_tables",

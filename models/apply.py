@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trencadis.models.cluster import MigGpu, Node
 from trencadis.models.instances import Held, held_instances
 from trencadis.models.jobs import Hold, Job
@@ -25,14 +27,12 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "the plan was made for another snapshot: its fingerprint is "
             f"{plan.snapshot[:12]}, this snapshot's is {snapshot.fingerprint()[:12]}"
         )
-    if plan.reserves:
-        raise PlanMismatchError("the plan has actions that this version does not carry out")
     starts = {start.job: start for start in plan.starts}
     stops = {preempt.job: preempt for preempt in plan.preempts}
     sizes = {resize.job: resize for resize in plan.resizes}
     moves = {move.job: move for move in plan.moves}
     jobs: list[Job] = []
-    holds = [hold for hold in snapshot.holds if hold.job not in starts]
+    holds = [hold for hold in _promised(snapshot, plan) if hold.job not in starts]
     for job in snapshot.jobs:
         if job.name in sizes:
             job = _resized(job, sizes.pop(job.name))  # noqa: PLW2901
@@ -65,6 +65,16 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "budget_use": _used(snapshot, plan),
         }
     )
+
+
+def _promised(snapshot: Snapshot, plan: Plan) -> Iterator[Hold]:
+    """Holds so far, with the plan's reservations in place of earlier ones; moves leave them."""
+    if plan.purpose != "round":
+        yield from snapshot.holds
+        return
+    yield from snapshot.delayed
+    for entry in plan.reserves:
+        yield Hold(job=entry.job, kind="reservation", at=entry.at, allocation=entry.allocation)
 
 
 def _stopping(job: Job, stop: Preempt) -> dict[str, object]:

@@ -59,6 +59,19 @@ class Taint(Record):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
 
+class Window(Record):
+    """A span in which a node is out for maintenance."""
+
+    start: Instant
+    end: Instant
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Window:
+        if self.end <= self.start:
+            raise ValueError("a window ends after its start")
+        return self
+
+
 class Node(Record):
     """A machine. Capacities are totals; what runs on it is told by the jobs' allocations."""
 
@@ -76,7 +89,9 @@ class Node(Record):
     down: bool = False
     """Out of service: neither runs nor takes work."""
     free_until: Instant | None = None
-    """Only work that ends by then may start here (maintenance, a lease that ends)."""
+    """Only work that ends by then may start here (a lease that ends, maintenance without end)."""
+    maintenance: tuple[Window, ...] = ()
+    """Spans in which nothing may run here: what would run into one doesn't start."""
     health_score_milli: Milli = 1_000
     """1,000 is healthy; below `policy.poor_health_milli` the node takes no large gang."""
     nvlink: NvLink = NvLink()

@@ -182,7 +182,8 @@ class Job(Record):
 
 
 class Hold(Record):
-    """GPUs kept for one job: a delayed start's, or a reservation's."""
+    """What is kept for one job: GPUs of a delayed start, at once; or nodes of a reservation, from
+    its time on. A reservation of the snapshot keeps its nodes in the next plan where it can."""
 
     job: Name
     kind: Literal["delayed_start", "reservation"] = "delayed_start"

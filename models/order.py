@@ -45,6 +45,9 @@ def _node(node: Node) -> Node:
     if node.nvlink.links:
         links = sorted({(min(pair), max(pair)) for pair in node.nvlink.links})
         update["nvlink"] = node.nvlink.model_copy(update={"links": tuple(links)})
+    if len(node.maintenance) > 1:
+        windows = sorted(node.maintenance, key=lambda window: (window.start, window.end))
+        update["maintenance"] = tuple(windows)
     if node.mig:
         update["mig"] = tuple(
             gpu.model_copy(update={"instances": _sorted(gpu.instances)})

@@ -133,11 +133,14 @@ class Reconfigure(Record):
 
 
 class Reserve(Record):
-    """Keep GPUs for a job that can't start yet."""
+    """Keep nodes for a job that can't start yet: until then they take only what will have ended,
+    and jobs that go before it."""
 
     job: Name
     at: Instant
+    """When, by the estimates, all of it is free."""
     allocation: tuple[TaskAllocation, ...]
+    """One entry per task; which GPUs of the node is decided when it starts."""
 
 
 class Pending(Record):
@@ -249,6 +252,14 @@ class Plan(Record):
             (move.job, ", ".join(dict.fromkeys(task.node for task in move.to)))
             for move in sorted(self.moves, key=lambda move: (move.step, move.job))
         ]
+        reserved = [
+            (
+                entry.job,
+                f"{entry.at:%Y-%m-%d %H:%M}",
+                ", ".join(dict.fromkeys(task.node for task in entry.allocation)),
+            )
+            for entry in self.reserves
+        ]
         return (
             heading(
                 f"Plan for {self.now:%Y-%m-%d %H:%M:%S} UTC: {len(starts):,} to start, "
@@ -258,5 +269,6 @@ class Plan(Record):
             + table("Starts", ("job", "nodes"), starts)
             + table("Stops", ("job", "makes room for"), stops)
             + table("Moves", ("job", "to"), moves)
+            + table("Reserved", ("job", "from", "nodes"), reserved)
             + table("Waits", ("job", "reason", "why"), waits)
         )

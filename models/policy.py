@@ -156,8 +156,10 @@ class Policy(Record):
     """Worth of a further task of an elastic job to one of its minimum; less with each that it has.
     0: elastic jobs are left at the tasks they have."""
     reservations: Count = 1
-    """The heaviest waiting gangs that get a reservation."""
+    """So many of the waiting jobs that come first get a reservation: nodes, and a time."""
     runtime_unknown: Literal["hold", "queue_median"] = "hold"
+    """What is assumed of a job that doesn't say how long it runs: that it stays (`hold`), or the
+    median of what other jobs of its queue say."""
     preemption: Preemption = Preemption()
     mig: MigPolicy = MigPolicy()
     time_limit_seconds: Positive = 30

@@ -30,6 +30,12 @@ class Snapshot(Record):
     policy: Policy = Policy()
     budget_use: BudgetUse = BudgetUse()
 
+    @property
+    def delayed(self) -> tuple[Hold, ...]:
+        """Holds that keep their places now: those of delayed starts. What is reserved is not
+        taken before its time."""
+        return tuple(hold for hold in self.holds if hold.kind == "delayed_start")
+
     def fingerprint(self) -> str:
         """SHA-256 of the content; the order of the lists of nodes, jobs or queues is no part."""
         text = in_order(self).model_dump_json(exclude_defaults=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
@@ -28,14 +29,30 @@ class Admission:
     """By job name: bit c is set if the job may use nodes of column c."""
 
 
-def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) -> Admission:
-    """Sorts nodes into columns and tells each job its columns."""
+class Keeping(Protocol):
+    """Nodes kept for others, and for how long."""
+
+    def bars(self, job: Job) -> frozenset[int]:
+        """Reservations whose nodes the job may not use."""
+
+    def on(self, node: str) -> frozenset[int]:
+        """Reservations that have the node."""
+
+
+def admission(
+    snapshot: Snapshot,
+    jobs: Iterable[Job],
+    nodes: Iterable[Node],
+    kept: Keeping | None = None,
+) -> Admission:
+    """Sorts nodes into columns and tells each job its columns. `kept`: for reservations."""
     policy = snapshot.policy
     job_list, node_list = list(jobs), list(nodes)
     selected = {key for job in job_list for key in job.node_selector}
     named = {name for job in job_list for name in (*job.required_nodes, *job.excluded_nodes)}
-    ends = sorted({seconds(n.free_until) for n in node_list if n.free_until is not None})
     now = seconds(snapshot.now)
+    leaves = {node.name: leaves_at(node, now) for node in node_list}
+    ends = sorted({end for end in leaves.values() if end is not None})
 
     def job_key(job: Job) -> Hashable:
         end = None if job.runtime_seconds is None else now + job.runtime_seconds
@@ -48,15 +65,17 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
             frozenset(job.tolerations),
             late,
             large,
+            None if kept is None else kept.bars(job),
         )
 
     def node_key(node: Node) -> Hashable:
         return (
             tuple((key, node.labels.get(key)) for key in sorted(selected)),
             tuple(taint for taint in node.taints if taint.effect != "PreferNoSchedule"),
-            node.free_until,
+            leaves[node.name],
             node.health_score_milli < policy.poor_health_milli,
             node.name if node.name in named else "",
+            None if kept is None else kept.on(node.name),
         )
 
     job_keys: dict[Hashable, Job] = {}
@@ -67,9 +86,13 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
     key_of_node = {node.name: node_key(node) for node in node_list}
     for node in node_list:
         node_keys.setdefault(key_of_node[node.name], node)
+    barred = [frozenset() if kept is None else kept.bars(job) for job in job_keys.values()]
     verdicts = {
-        key: tuple(_admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
-                   for job in job_keys.values())
+        key: tuple(
+            not (bars and kept is not None and bars & kept.on(node.name))
+            and _admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
+            for job, bars in zip(job_keys.values(), barred, strict=True)
+        )
         for key, node in node_keys.items()
     }
     columns = {verdict: i for i, verdict in enumerate(sorted(set(verdicts.values())))}
@@ -81,6 +104,16 @@ def admission(snapshot: Snapshot, jobs: Iterable[Job], nodes: Iterable[Node]) ->
         column={name: columns[verdicts[key]] for name, key in key_of_node.items()},
         masks={name: masks[key] for name, key in key_of_job.items()},
     )
+
+
+def leaves_at(node: Node, now: int) -> int | None:
+    """Until when work that starts now may stay: `free_until`, or the next maintenance; None: for
+    ever. Inside a window that is before now, so nothing starts."""
+    ends = [] if node.free_until is None else [seconds(node.free_until)]
+    for window in node.maintenance:
+        if now < seconds(window.end):
+            ends.append(seconds(window.start) if now < seconds(window.start) else now - 1)
+    return min(ends, default=None)
 
 
 def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
@@ -95,8 +128,9 @@ def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
             continue
         if not any(tolerates(toleration, taint) for toleration in job.tolerations):
             return False
-    if node.free_until is not None and (
-        job.runtime_seconds is None or now + job.runtime_seconds > seconds(node.free_until)
+    leaves = leaves_at(node, now)
+    if leaves is not None and (
+        job.runtime_seconds is None or now + job.runtime_seconds > leaves
     ):
         return False
     large = job.minimum > 1 and job.minimum * job.request.gpus >= large_gang

@@ -79,7 +79,7 @@ def occupants(snapshot: Snapshot) -> dict[str, list[tuple[Job, TaskAllocation]]]
         if job.on_nodes:
             for task in job.allocation:
                 found[task.node].append((job, task))
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             found[task.node].append((jobs[hold.job], task))
     return found

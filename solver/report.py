@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from trencadis.models import Hold, Metrics, Node, Plan, Start, TaskAllocation
+from trencadis.models import Hold, Node, Plan, Start, TaskAllocation
 from trencadis.models.plan import (
     DELAYED_PRECONDITIONS,
     START_PRECONDITIONS,
     Made,
-    ModelCounts,
 )
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
@@ -22,6 +21,7 @@ from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
+from trencadis.solver.metrics import metrics
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.encode import decisions_of
 from trencadis.solver.model.problem import Facts
@@ -64,12 +64,14 @@ class Round:
 def make_plan(
     facts: Facts,
     outcome: Round,
+    unreserved: Facts,
     limits: Limits,
     fingerprint: str,
     made: Made,
     warnings: tuple[str, ...],
 ) -> Plan:
-    """The plan of a round. `fingerprint`: the snapshot's."""
+    """The plan of a round. `unreserved`: its facts before reservations kept anyone away;
+    `fingerprint`: the snapshot's."""
     snapshot = facts.snapshot
     nodes = {node.name: node for node in snapshot.nodes}
     relieved = outcome.relieved
@@ -102,16 +104,19 @@ def make_plan(
         limits=limits,
         opened=opened is not None,
     )
+    open_ = replace(later, admission=unreserved.admission, maker=unreserved.maker)
     room = room_of(
         [_state_after(state, after[state.name]) for state in later.capacity.states],
-        facts.admission.column,
+        open_.admission.column,
         facts.fabric,
     )
+    # Needs are those of the admission that they were made for.
+    shapes = outcome.shape_of if facts.admission is unreserved.admission else {}
     held = due(snapshot)
     starts = [_start(facts, placements[name], gone, waiting) for name in placements]
     starts += [_held_start(facts, hold) for hold in held]
     begun = {hold.job for hold in held}
-    reasons_given = reasons(Scene(later, ledger, room, outcome.shape_of))
+    reasons_given = reasons(Scene(open_, ledger, room, shapes, facts.kept))
     plan = Plan(
         snapshot=fingerprint,
         now=snapshot.now,
@@ -119,6 +124,7 @@ def make_plan(
         preempts=preempts(facts, exchange, waiting),
         resizes=shrinks(facts, exchange, waiting),
         reconfigures=reconfigures(later, placements, after, nodes),
+        reserves=tuple(entry.record() for entry in facts.kept.planned()),
         pending=tuple(entry for entry in reasons_given if entry.job not in begun),
         metrics=metrics(facts, before, after, frag_before, frag_after, placements),
         proof=overall(stages),
@@ -233,66 +239,3 @@ def _state_after(state: NodeState, left: Left) -> NodeState:
         cuts=() if left.exclusive else tuple(sorted(left.cuts.values())),
         blanks=state.blanks,
     )
-
-
-def metrics(
-    facts: Facts,
-    before: Mapping[str, Left],
-    after: Mapping[str, Left],
-    frag_before: Mapping[str, int],
-    frag_after: Mapping[str, int],
-    placements: Mapping[str, Placement],
-) -> Metrics:
-    """The cluster in numbers, before and after; `frag_*`: F by whatever it is added up over."""
-    horizon = facts.values.rates.horizon
-    unit = facts.values.rates.unit
-    idle = [
-        sum(_idle_units(facts, rest) for rest in left.values() if not rest.exclusive)
-        for left in (before, after)
-    ]
-    elsewhere = facts.capacity.idle_elsewhere
-    total = sum(facts.capacity.gpus_by_model.values())
-    rates = [
-        1_000 * unit * sum(frag.values()) // (horizon * units) if units else 0
-        for frag, units in zip((frag_before, frag_after), idle, strict=True)
-    ]
-    whole = [
-        sum(len(gpus) for rest in left.values() for gpus in rest.idle.values())
-        for left in (before, after)
-    ]
-    gained = whole[0] - whole[1]
-    used_before = total - whole[0] - elsewhere
-    return Metrics(
-        gpus=total,
-        used_before=used_before,
-        used_after=used_before + gained,
-        fragmentation_before_milli=rates[0],
-        fragmentation_after_milli=rates[1],
-        pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
-        started=len(placements),
-        by_model=_by_model(facts, before, after),
-    )
-
-
-def _idle_units(facts: Facts, rest: Left) -> int:
-    whole = sum(len(gpus) for gpus in rest.idle.values()) * facts.values.rates.unit
-    return whole + sum(facts.capacity.cutter.idle_units(cut) for cut in rest.cuts.values())
-
-
-def _by_model(
-    facts: Facts, before: Mapping[str, Left], after: Mapping[str, Left]
-) -> dict[str, ModelCounts]:
-    idle: defaultdict[str, int] = defaultdict(int)
-    gained: defaultdict[str, int] = defaultdict(int)
-    for name, rest in before.items():
-        for model, gpus in rest.idle.items():
-            idle[model] += len(gpus)
-            gained[model] += len(gpus) - len(after[name].idle.get(model, ()))
-    return {
-        model: ModelCounts(
-            gpus=count,
-            used_before=count - idle[model],
-            used_after=count - idle[model] + gained[model],
-        )
-        for model, count in facts.capacity.gpus_by_model.items()
-    }

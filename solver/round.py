@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
-from itertools import count
 
 from trencadis.models import Plan, Snapshot
 from trencadis.models.check import check
@@ -16,31 +15,21 @@ from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made, Status
 from trencadis.solver.again import Beginning, Earlier, shares
+from trencadis.solver.attempt import search_and_place, with_preemption
 from trencadis.solver.clock import Clock, Limits
-from trencadis.solver.greedy import complete, order
-from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.build import Model, build
-from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify, facts
-from trencadis.solver.place import place
-from trencadis.solver.preempt.exchange import make_room, relevant, without_victims
+from trencadis.solver.model.problem import Facts, Thresholds, facts
 from trencadis.solver.progress import Progress, Stage
 from trencadis.solver.report import Round, make_plan
-from trencadis.solver.residual import residual
-from trencadis.solver.search import Solution, find_counts
-from trencadis.solver.stages import FRAGMENTATION
+from trencadis.solver.reserve.due import with_due
+from trencadis.solver.reserve.passes import with_reservations
 from trencadis.solver.timer import Timer
 from trencadis.solver.verify import prepare, verify
 
-NONE: frozenset[str] = frozenset()
 AFTER_SEARCH = 3.0
 """Report and verification, and the reading itself, in times of the reading."""
-MAX_SPOILED = 200
-"""Clusters of more nodes are not searched again only because tasks without GPUs spread badly."""
 GOOD = (Status.OPTIMAL, Status.GAP)
 AGAIN = 0.4
 """Part of the time left that mending the last plan may take."""
-MAX_PARTS = 6
-"""Searches of one round: each settles what its relaxation has in whole numbers."""
 
 
 class InternalError(RuntimeError):
@@ -96,7 +85,8 @@ def _solve(
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
-    read = facts(snapshot)
+    plain = facts(snapshot)
+    read = with_due(plain)
     timer.lap("read")
     timer.tell("read")
     # What comes after the search takes a multiple of what it took to read the snapshot.
@@ -125,12 +115,20 @@ def _solve(
         prepared = cache(lambda: beside.submit(prepare, snapshot))
 
         def decided(limits: Limits, beginning: Beginning | None = None) -> Plan:
-            outcome = search_and_place(read, options, limits, timer, prepared, beginning)
-            outcome = with_preemption(read, outcome, options.thresholds)
-            timer.lap("preempt")
+            def searched(kept: Facts, beginning: Beginning | None = None) -> Round:
+                outcome = search_and_place(
+                    kept, options.thresholds, limits, timer, prepared, beginning
+                )
+                outcome = with_preemption(kept, outcome, options.thresholds)
+                timer.lap("preempt")
+                return outcome
+
+            first = searched(read, beginning)
+            kept, outcome = with_reservations(plain, read, first, searched)
+            timer.lap("reserve")
             fingerprint = prepared().result().fingerprint
             plan = make_plan(
-                read, outcome, limits, fingerprint=fingerprint, made=made, warnings=told
+                kept, outcome, plain, limits, fingerprint=fingerprint, made=made, warnings=told
             )
             timer.lap("report")
             verdict = verify(snapshot, plan, prepared().result())
@@ -158,117 +156,12 @@ def _solve(
     return plan.model_copy(update={"timings_s": timer.laps()})
 
 
-def search_and_place(
-    read: Facts,
-    options: Options,
-    limits: Limits,
-    timer: Timer,
-    built: Callable[[], object] = lambda: None,
-    beginning: Beginning | None = None,
-) -> Round:
-    """Counts, then names, until nothing is left that is worth another look.
-
-    `built` is called whenever a model is built and its search begins.
-    """
-    ledger = Ledger(read)
-    rest = read
-    outcome: Round | None = None
-    if beginning is not None:
-        problem = classify(read, options.thresholds, NONE, NONE)
-        timer.lap("classify")
-        outcome = _round(problem, build(problem), ledger, Solution([], {}))
-        timer.lap("build")
-        beginning.enter(ledger, outcome.shape_of.__getitem__)
-        timer.lap("keep")
-        rest = residual(read, ledger)
-    for _ in range(MAX_PARTS):
-        problem, model, solution = count_and_place(rest, ledger, options, limits, timer, built)
-        if outcome is None:
-            outcome = _round(problem, model, ledger, solution)
-        if not solution.partial or limits.over():
-            break
-        rest = residual(read, ledger)
-    assert outcome is not None
-    complete(ledger, outcome.shape_of.__getitem__, order(read))
-    timer.lap("complete")
-    return outcome
-
-
-def _round(problem: Problem, model: Model, ledger: Ledger, solution: Solution) -> Round:
-    shapes = problem.demand.shapes
-    shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
-    return Round(model, ledger, solution, shape_of)
-
-
 def better(one: Plan | None, other: Plan) -> Plan:
     """The plan that costs less in the first stage in which two differ; the first if none does."""
     if one is None:
         return other
     costs = [[stage.objective for stage in plan.proof.stages] for plan in (one, other)]
     return other if costs[1] < costs[0] else one
-
-
-def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
-    """The round after running work has made room, where rules and budgets let it."""
-    if read.values.eligible.keys() <= outcome.ledger.started.keys():
-        return outcome  # everybody starts: by the reprieve, nobody may be stopped
-    candidates = relevant(read)
-    if not candidates:
-        return outcome
-    everyone_gone = classify(without_victims(read, candidates), thresholds, NONE, NONE)
-    return replace(
-        outcome,
-        relieved=make_room(read, outcome.ledger, outcome.shape_of, candidates),
-        open_model=build(everyone_gone),
-    )
-
-
-def count_and_place(
-    read: Facts,
-    ledger: Ledger,
-    options: Options,
-    limits: Limits,
-    timer: Timer,
-    built: Callable[[], object],
-) -> tuple[Problem, Model, Solution]:
-    """One search and its placement; classes that can't be placed as counted are split."""
-    thresholds = options.thresholds
-    split: frozenset[str] = frozenset()
-    singled: frozenset[str] = frozenset()
-    for attempt in count():
-        problem = classify(read, thresholds, split, singled)
-        timer.lap("classify")
-        model = build(problem)
-        timer.lap("build")
-        built()
-        solution = find_counts(model, limits, thresholds)
-        timer.lap("search")
-        found = {name: Stage(r.value, r.bound) for name, r in solution.stages.items()}
-        timer.tell("searched", len(ledger.started), found)
-        before = ledger.started.copy()
-        trouble = place(problem, model, solution.counts, ledger)
-        timer.lap("place")
-        timer.tell("placed", len(ledger.started))
-        more = (split | trouble.jobs, singled | trouble.nodes | spoiled(problem, solution, ledger))
-        # Only a search of the whole program makes promises that are worth another attempt.
-        done = more == (split, singled) or not solution.stages or limits.over()
-        if done or attempt == thresholds.splits:
-            break
-        split, singled = more
-        ledger.withdraw(ledger.started.keys() - before.keys())
-    return problem, model, solution
-
-
-def spoiled(problem: Problem, solution: Solution, ledger: Ledger) -> frozenset[str]:
-    """Nodes that tasks without GPUs fragment more than their pooled counts promised."""
-    promised = solution.stages.get(FRAGMENTATION)
-    supply = problem.supply
-    pooled = supply.fillers or supply.located_fillers or any(c.opened for c in supply.classes)
-    if promised is None or not pooled or len(ledger.nodes) > MAX_SPOILED:
-        return frozenset()
-    if sum(ledger.fragmentation(name) for name in ledger.nodes) <= promised.value:
-        return frozenset()
-    return frozenset(ledger.nodes)
 
 
 @cache

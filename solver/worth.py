@@ -33,6 +33,8 @@ class Worth:
     """Size in units."""
     wait: int
     """Weighted GPU-seconds that it costs to leave it pending."""
+    rate: int
+    """The same per unit of size, on a scale of its own, not rounded: what compares jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def talks_across_slices(job: Job) -> bool:
 def eligible_jobs(snapshot: Snapshot) -> dict[str, Job]:
     """Pending jobs that take part in this round."""
     names = {job.name for job in snapshot.jobs}
-    held = {hold.job for hold in snapshot.holds}
+    held = {hold.job for hold in snapshot.delayed}
     blocked_groups: set[str] = set()
     eligible: dict[str, Job] = {}
     for job in snapshot.jobs:
@@ -183,9 +185,10 @@ def values(snapshot: Snapshot, supply: Capacity) -> Values:
         for job, tier, units in members:
             size = size_of(job, job.minimum, table, supply)
             weight = table.tier_weight[tier] * job.weight_milli * factors[job.name]
-            cost = weight * (aging + waited(snapshot, job)) * size * table.horizon
+            rate = weight * (aging + waited(snapshot, job))
+            cost = rate * size * table.horizon
             wait = max(1, ceil_div(cost, 1_000 * aging * 1_000 * table.unit))
-            worth[job.name] = Worth(tier=tier, units=units, size=size, wait=wait)
+            worth[job.name] = Worth(tier, units, size, wait, rate)
     return Values(table, eligible, worth, tree, entitled)
 
 

@@ -17,6 +17,7 @@ from trencadis.models import (
     Request,
     Taint,
     TaskAllocation,
+    Window,
 )
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -182,6 +183,7 @@ def _node(pen: Pen, name: str, fabric: Fabric, *, alone: bool) -> Node:
         free_until=NOW + timedelta(seconds=pen.of(600, 3_600, -60))
         if pen.some("outages", 3)
         else None,
+        maintenance=_windows(pen) if pen.some("outages", 3) else (),
         health_score_milli=pen.of(1_000, 500, 400, 100) if pen.has("health") else 1_000,
         nvlink=nvlink,
         fabric=path if pen.between(1, 12) < 12 else path[:-1],
@@ -190,6 +192,15 @@ def _node(pen: Pen, name: str, fabric: Fabric, *, alone: bool) -> Node:
         mig_mode_changes=pen.some("slices", 2),
         shareable=pen.some("shares", 2),
         max_jobs_per_gpu=pen.of(1, 2, 3) if pen.has("shares") else 1,
+    )
+
+
+def _windows(pen: Pen) -> tuple[Window, ...]:
+    """One or two windows: over, under way, or to come."""
+    starts = [pen.of(600, 3_600, 0, -60, -7_200) for _ in range(pen.of(1, 1, 2))]
+    return tuple(
+        Window(start=NOW + timedelta(seconds=s), end=NOW + timedelta(seconds=s + 600))
+        for s in starts
     )
 
 

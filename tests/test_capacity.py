@@ -36,6 +36,7 @@ def offers_like(snap: Snapshot, prices: tuple[int, int]) -> list[Offer]:
     ):
         groups = tuple(group.model_copy(update={"unhealthy": ()}) for group in like.gpus)
         clean = {"mig": (), "down": False, "cordoned": False, "gpus": groups, "free_until": None}
+        clean["maintenance"] = ()
         nodes = tuple(
             like.model_copy(update={**clean, "name": f"new{number}-{i}"}) for i in range(MOST)
         )

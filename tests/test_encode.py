@@ -8,10 +8,11 @@ import pytest
 
 from trencadis.instances.generate import generate
 from trencadis.models.order import in_order
+from trencadis.solver.attempt import search_and_place
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.model.encode import decisions_of
 from trencadis.solver.model.problem import Thresholds, facts
-from trencadis.solver.round import Options, search_and_place
+from trencadis.solver.round import Options
 from trencadis.solver.search import decision_columns
 from trencadis.solver.timer import Timer
 
@@ -23,7 +24,7 @@ def test_encoded_starts_keep_all_rows_over_decisions(seed: int, segments: int) -
     read = facts(snapshot)
     options = Options(thresholds=Thresholds(segments=segments), deterministic=True)
     limits = Limits(Clock(5.0, True), 1, 0, 0.0, threading.Event())
-    outcome = search_and_place(read, options, limits, Timer())
+    outcome = search_and_place(read, options.thresholds, limits, Timer())
     model, ledger = outcome.model, outcome.ledger
     counts = decisions_of(model, ledger)
     decision = decision_columns(model)

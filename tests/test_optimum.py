@@ -88,7 +88,7 @@ def test_shares_take_memory_that_idle_gpus_beside_them_lack(gpus: int, spare: in
 def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:
     """bound <= optimum given what earlier stages achieved <= objective, stage by stage."""
     achieved = objectives(plan)
-    best = oracle.conditional_optimum(snapshot, achieved)
+    best = oracle.conditional_optimum(snapshot, achieved, plan)
     for stage in plan.proof.stages:
         assert stage.bound <= best[stage.name] <= stage.objective, stage
 

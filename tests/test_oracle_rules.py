@@ -32,7 +32,13 @@ from trencadis.models import (
     TaskAllocation,
     Toleration,
     Topology,
+    Window,
 )
+
+
+def window(start: int, end: int) -> tuple[Window, ...]:
+    """A maintenance window, seconds after the snapshot's instant."""
+    return (Window(start=after(start), end=after(end)),)
 
 
 def started(snapshot: Snapshot) -> set[str]:
@@ -107,6 +113,12 @@ TAINT = Taint(key="team", value="x")
         ({"free_until": after(60)}, {}, False),
         ({"free_until": after(60)}, {"runtime_seconds": 61}, False),
         ({"free_until": after(60)}, {"runtime_seconds": 60}, True),
+        ({"maintenance": window(60, 90)}, {}, False),
+        ({"maintenance": window(60, 90)}, {"runtime_seconds": 61}, False),
+        ({"maintenance": window(60, 90)}, {"runtime_seconds": 60}, True),
+        ({"maintenance": window(0, 1)}, {"runtime_seconds": 60}, False),
+        ({"maintenance": window(-60, 0)}, {}, True),
+        ({"maintenance": window(-60, 0) + window(1, 2)}, {}, False),
         ({"health_score_milli": 499}, {"tasks": 3, "min_tasks": 2}, False),
         ({"health_score_milli": 500}, {"tasks": 2}, True),
         ({"health_score_milli": 0}, {"gpus": 2}, True),

@@ -19,12 +19,12 @@ from trencadis.models import InvalidInputError, Job, PlanMismatchError, apply, c
 from trencadis.models.order import in_order
 from trencadis.solver import search, settle
 from trencadis.solver.again import Beginning, Earlier
+from trencadis.solver.attempt import search_and_place
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.cpsat import Window
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Thresholds, classify, facts
 from trencadis.solver.report import make_plan
-from trencadis.solver.round import search_and_place
 from trencadis.solver.timer import Timer
 from trencadis.solver.verify import verify
 
@@ -145,9 +145,10 @@ def test_kept_starts_keep_every_rule(seed: int, share: float) -> None:
     for name, (_, bundles) in ledger.started.items():
         assert sorted(node for node, _ in bundles) == sorted(earlier.nodes[name])
     limits = Limits(Clock(2.0, True), 1, 0, 0.0, threading.Event())
-    outcome = search_and_place(read, FIXED, limits, Timer(), beginning=Beginning(earlier, share))
+    beginning = Beginning(earlier, share)
+    outcome = search_and_place(read, FIXED.thresholds, limits, Timer(), beginning=beginning)
     made = make_plan(
-        read, outcome, limits, fingerprint=changed.fingerprint(), made=plan.made, warnings=()
+        read, outcome, read, limits, fingerprint=changed.fingerprint(), made=plan.made, warnings=()
     )
     assert verify(changed, made).violations == ()
 

@@ -107,7 +107,7 @@ def cluster_facts(snapshot: Snapshot) -> ClusterFacts:
     """Work out what `show` says."""
     situation = situate(snapshot)
     held: dict[str, set[int]] = defaultdict(set)
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             held[task.node].update(task.gpus or ())
     jobs: dict[str, set[str]] = defaultdict(set)
@@ -194,6 +194,9 @@ def _marks(node: Node, snapshot: Snapshot, state: NodeState) -> tuple[str, ...]:
         marks.append("exclusive")
     if node.free_until is not None:
         marks.append(f"until {node.free_until:%m-%d %H:%M}")
+    for window in node.maintenance:
+        if snapshot.now < window.end:
+            marks.append(f"out {window.start:%m-%d %H:%M} to {window.end:%m-%d %H:%M}")
     if node.health_score_milli < snapshot.policy.poor_health_milli:
         marks.append("poor health")
     marks.extend(f"taint {taint.key}" for taint in node.taints)

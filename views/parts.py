@@ -89,7 +89,7 @@ def part_facts(snapshot: Snapshot) -> dict[str, tuple[PartFacts, ...]]:
         if job.on_nodes:
             for task in job.allocation:
                 tenants[task.node].append((job, task))
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             if hold.job in jobs:
                 tenants[task.node].append((jobs[hold.job], task))

@@ -23,6 +23,7 @@ def plan_view(plan: Plan, snapshot: Snapshot) -> Iterator[RenderableType]:
     jobs = {job.name: job for job in snapshot.jobs}
     yield from _starts(plan, jobs)
     yield from _moves(plan, jobs)
+    yield from _reserves(plan, jobs)
     yield from _pending(plan, jobs)
     yield from _proof(plan)
     yield from _metrics(plan)
@@ -91,6 +92,25 @@ def _moves(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
         )
     yield table
     if left := words.fold(len(plan.moves)):
+        yield left
+
+
+def _reserves(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
+    if not plan.reserves:
+        return
+    columns = ("job", "queue", "from", "where", "GPUs")
+    table = words.table("Reserved", *columns, right=(columns[4],))
+    for entry in plan.reserves[: words.MAX_ROWS]:
+        job = jobs.get(entry.job)
+        table.add_row(
+            clean(entry.job),
+            clean(job.queue) if job else "?",
+            f"{entry.at:%m-%d %H:%M}",
+            words.places(entry.allocation),
+            words.number(len(entry.allocation) * job.request.gpus) if job else "?",
+        )
+    yield table
+    if left := words.fold(len(plan.reserves)):
         yield left
 
 

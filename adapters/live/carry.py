@@ -43,8 +43,6 @@ def carry_out(
             _announce(context, action, reading.jobs[step.job], epoch)
         elif isinstance(action, Start):
             _start(context, action, before, reading.jobs[step.job], epoch)
-        elif isinstance(action, Reserve) and _reserve(context, step.job, step.nodes, action.at):
-            context.note("reserve", step.job, nodes=step.nodes, at=action.at)
     return done
 
 
@@ -56,7 +54,7 @@ def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Readin
 
 def _steps(
     context: Context, plan: Plan, before: Mapping[str, Job], reading: Reading
-) -> Iterator[tuple[Step, Preempt | Start | Reserve | None]]:
+) -> Iterator[tuple[Step, Preempt | Start | None]]:
     scope = context.config.scope
     ground = Ground(overlay(reading, context.store, context.clock()), scope)
     busy = {intent.job for intent in context.store.intents()}
@@ -89,10 +87,8 @@ def _steps(
             begun.add(start.job)
         yield Step("start", start.job, nodes, blocked), start
     for reserve in plan.reserves:
-        nodes = _nodes(reserve)
-        outside = [node for node in nodes if not scope.has_node(node)]
-        blocked = f"node {outside[0]} is out of scope" if outside else None
-        yield Step("reserve", reserve.job, nodes, blocked), reserve
+        # Nothing to send: no job starts but by a plan, and each round reserves anew.
+        yield Step("reserve", reserve.job, _nodes(reserve), "rounds keep it by themselves"), None
     for kind, jobs in (
         ("move", [move.job for move in plan.moves]),
         ("resize", [resize.job for resize in plan.resizes]),

@@ -55,7 +55,9 @@ class Nodes:
             if state.name in left and not left[state.name].exclusive
         }
         nodes = [state.node for state in self.states.values()]
-        admitted = admission(read.snapshot, [grower.job for grower in growers], nodes)
+        admitted = admission(
+            read.snapshot, [grower.job for grower in growers], nodes, read.kept.for_growth()
+        )
         by_domain: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
         depths = {grower.reach for grower in growers}
         for name in self.states:

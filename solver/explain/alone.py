@@ -31,7 +31,7 @@ def only(snapshot: Snapshot, unit: Collection[str]) -> Snapshot:
     throttle of an array is the smallest that any of its jobs names, whether it stays or not.
     """
     still = {name for job in snapshot.jobs if job.name in unit for name in job.after}
-    still |= {hold.job for hold in snapshot.holds}
+    still |= {hold.job for hold in snapshot.delayed}
     throttles: dict[str, int] = {}
     for job in snapshot.jobs:
         if job.array is not None:

@@ -125,6 +125,7 @@ def new_node(model: Node, number: int) -> Node:
             "cordoned": False,
             "down": False,
             "free_until": None,
+            "maintenance": (),
             "health_score_milli": 1_000,
         }
     )

@@ -126,11 +126,11 @@ def _nodes(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
         value = f"={taint.value}" if taint.value else ""
         text = f"no toleration of taint {taint.key}{value}"
         yield Demand(text, "taint", _tolerating(taint))
-    if any(node.free_until is not None for node in snapshot.nodes):
+    if any(node.free_until is not None or node.maintenance for node in snapshot.nodes):
         text = "no estimate of its runtime"
         if job.runtime_seconds is not None:
             text = f"{span(job.runtime_seconds)} of runtime before nodes are taken away"
-        yield Demand(text, "window", _with_nodes(free_until=None))
+        yield Demand(text, "window", _with_nodes(free_until=None, maintenance=()))
     if any(node.health_score_milli < snapshot.policy.poor_health_milli for node in snapshot.nodes):
         yield Demand("nodes in good health", "health", _with_nodes(health_score_milli=1_000))
     out = [node for node in snapshot.nodes if node.down or node.cordoned]

@@ -27,7 +27,7 @@ def not_eligible(scene: Scene, job: Job) -> Said:
             f"may not start before {when(job.not_before)}",
             {"not_before": job.not_before.isoformat(), "seconds_left": left},
         )
-    own = [hold for hold in snapshot.holds if hold.job == job.name]
+    own = [hold for hold in snapshot.delayed if hold.job == job.name]
     if own:
         at = min(hold.at for hold in own)
         return Said(

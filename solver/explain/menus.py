@@ -44,7 +44,7 @@ def occupants(snapshot: Snapshot) -> dict[str, Occupants]:
         if job.on_nodes:
             for task in job.allocation:
                 found[task.node].append((job, task))
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             # A hold is not its job's doing: it stays when a victim of that name would go.
             owner = jobs[hold.job].model_copy(update={"name": f"hold for {hold.job}"})

@@ -18,7 +18,7 @@ from trencadis.solver.explain.limits import heads, limited, order_or_lending
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.sliced import in_pieces, never_in_pieces
-from trencadis.solver.explain.space import no_room
+from trencadis.solver.explain.space import no_room, would_delay
 from trencadis.solver.shapes import Alternative
 
 PLAN_WORK = 60_000
@@ -53,7 +53,9 @@ class Reasons:
         worth = facts.values.worth[job.name]
         weight = (worth.tier, worth.wait) if self.scene.weighted else ()
         place = facts.maker.place_key(job)
-        return (place, facts.books.charges[job.name], job.queue, job.group, weight)
+        bars = self.scene.kept.bars(job)
+        delays = (bars, job.runtime_seconds) if bars else ()
+        return (place, facts.books.charges[job.name], job.queue, job.group, weight, delays)
 
     def conflict(self, job: Job) -> tuple[str, ...]:
         """The conflicting demands of a job that no empty nodes suit; else none."""
@@ -93,6 +95,8 @@ class Reasons:
         if not ways:
             return order_or_lending(scene, job)
         if scene.takes(scene.after, job, ways):
+            if scene.kept.bars(job):
+                return would_delay(scene, job)
             return self._group(job) if job.group is not None else _not_worth_it(scene, job)
         return no_room(scene, job, ways)
 

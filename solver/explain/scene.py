@@ -10,7 +10,9 @@ from trencadis.models import Job, Plan, Snapshot
 from trencadis.models.units import uses_gpu
 from trencadis.solver.capacity import NodeState, capacity
 from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.problem import Facts, facts
+from trencadis.solver.model.problem import Facts, facts, with_kept
+from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
+from trencadis.solver.reserve.read import kept_of
 from trencadis.solver.room import Room, room_of
 from trencadis.solver.shapes import Alternative, Shape
 
@@ -25,8 +27,11 @@ class Scene:
     after: Room
     """The nodes as the plan leaves them."""
     shape_of: Mapping[str, Shape]
+    kept: Kept = NOTHING_KEPT
+    """What is reserved; the facts are those without it."""
     _rooms: dict[object, Room] = field(default_factory=dict)
     _by_tier: Counter[int] | None = None
+    _beside: tuple[Facts, Room] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -92,6 +97,21 @@ class Scene:
         """Whether the job fits one of these ways."""
         return any(room.takes(job, alternative.way) for alternative in ways)
 
+    def fits_beside(self, job: Job, ways: Collection[Alternative]) -> bool:
+        """Whether the job fits the nodes as they are now, those kept for others left out."""
+        if self._beside is None:
+            read = with_kept(self.facts, self.kept)
+            room = room_of(self.facts.capacity.states, read.admission.column, read.fabric)
+            self._beside = read, room
+        read, room = self._beside
+        worth, models = read.values.worth[job.name], {way.way.need.model for way in ways}
+        shape = read.maker.shape(job, worth.tier, worth.size, "")
+        return any(
+            room.takes(job, alternative.way)
+            for alternative in shape.alternatives
+            if alternative.way.need.model in models
+        )
+
     def _room(self, key: object, states: Callable[[], Sequence[NodeState]]) -> Room:
         if key not in self._rooms:
             self._rooms[key] = room_of(
@@ -117,4 +137,4 @@ def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
         allowed = sorted(m for m in models if not job.gpu_models or m in job.gpu_models)
         ledger.start(job, allowed[0] if allowed and uses_gpu(job.request) else None, [])
     after = room_of(capacity(following).states, read.admission.column, read.fabric)
-    return Scene(read, ledger, after, {})
+    return Scene(read, ledger, after, {}, kept_of(read, plan))

@@ -123,7 +123,7 @@ def _held(read: Facts, busy: Mapping[str, set[int]]) -> list[Stranded]:
     nodes = {node.name: node.healthy_gpus() for node in read.snapshot.nodes}
     held: Counter[tuple[str, str]] = Counter()
     seen: set[tuple[str, int]] = set()
-    for hold in read.snapshot.holds:
+    for hold in read.snapshot.delayed:
         for task in hold.allocation:
             for index in task.gpus or ():
                 model = nodes[task.node].get(index)

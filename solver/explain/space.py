@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
@@ -19,6 +20,8 @@ from trencadis.solver.shapes import Alternative
 def no_room(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     """The reason. `ways`: those that limits allow; the job fits the emptied cluster."""
     if scene.takes(scene.before, job, ways):
+        if scene.kept.bars(job) and not scene.fits_beside(job, ways):
+            return would_delay(scene, job)
         return _outranked(scene, job, ways)
     everyone = draining(scene)
     held = holders(scene, job)
@@ -40,7 +43,7 @@ def draining(scene: Scene) -> list[str]:
 
 def holders(scene: Scene, job: Job) -> list[str]:
     """Other jobs that GPUs are held for."""
-    return sorted({hold.job for hold in scene.snapshot.holds if hold.job != job.name})
+    return sorted({hold.job for hold in scene.snapshot.delayed if hold.job != job.name})
 
 
 def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
@@ -103,7 +106,7 @@ def _reservation(
     leaving: Sequence[str] = (),
 ) -> Said:
     needed = _fewer(held, lambda some_: scene.without(leaving, some_), scene, job, ways)
-    holds = [hold for hold in scene.snapshot.holds if hold.job in needed]
+    holds = [hold for hold in scene.snapshot.delayed if hold.job in needed]
     at = max(hold.at for hold in holds)
     text = f"GPUs that it could use are on hold for {names(needed)}, from {when(at)} on"
     evidence: Evidence = {"holders": ", ".join(needed), "at": at.isoformat()}
@@ -113,6 +116,20 @@ def _reservation(
         until = max(runtime or 0 for runtime in runtimes)
         evidence["held_seconds_after"] = until
         text += f", and for {span(until)} then"
+    return Said(Reason.RESERVATION, text, evidence)
+
+
+def would_delay(scene: Scene, job: Job) -> Said:
+    """The job fits the nodes that are kept for others, but would still run when these are due."""
+    barring = [scene.kept.reservations[i] for i in sorted(scene.kept.bars(job))]
+    owners = [entry.job for entry in barring]
+    at = datetime.fromtimestamp(min(entry.at for entry in barring), UTC)
+    text = f"it fits, but would delay {names(owners)}: nodes are reserved from {when(at)} on, and "
+    evidence: Evidence = {"holders": ", ".join(owners), "at": at.isoformat()}
+    if job.runtime_seconds is None:
+        return Said(Reason.RESERVATION, text + "how long it would run is not known", evidence)
+    evidence["runtime_seconds"] = job.runtime_seconds
+    text += f"it would run for {span(job.runtime_seconds)}"
     return Said(Reason.RESERVATION, text, evidence)
 
 

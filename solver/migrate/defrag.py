@@ -8,12 +8,12 @@ from trencadis.models import Move, Plan, Proof, Snapshot, StageProof, Status
 from trencadis.models.check import check
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made
+from trencadis.solver.metrics import metrics
 from trencadis.solver.migrate.compact import Compaction, compact
 from trencadis.solver.migrate.let_in import Entry, let_in
 from trencadis.solver.migrate.movers import movers, moves_left
 from trencadis.solver.migrate.yard import Yard
 from trencadis.solver.model.problem import Facts, facts
-from trencadis.solver.report import metrics
 from trencadis.solver.round import InternalError
 from trencadis.solver.score import leftovers
 from trencadis.solver.verify import Prepared, prepare, verify

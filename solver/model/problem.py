@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trencadis.models import Job, Snapshot
 from trencadis.solver.accounts import Books, books
@@ -13,6 +13,7 @@ from trencadis.solver.capacity import Capacity, capacity
 from trencadis.solver.demand import Demand, demand
 from trencadis.solver.fabric import Tree, tree
 from trencadis.solver.fragmentation import Profile, profile
+from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 from trencadis.solver.room import Room, room_of
 from trencadis.solver.shapes import ShapeMaker
 from trencadis.solver.supply import supply
@@ -57,6 +58,8 @@ class Facts:
     can_run: Mapping[str, frozenset[str | None]]
     """GPU models (None: no GPU) on which each eligible job could run on the empty cluster."""
     maker: ShapeMaker
+    kept: Kept = NOTHING_KEPT
+    """What is reserved; `admission` and `maker` keep those away who would be in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,16 @@ def facts(snapshot: Snapshot) -> Facts:
         can_run=can_run,
         maker=maker,
     )
+
+
+def with_kept(read: Facts, kept: Kept) -> Facts:
+    """The facts with these reservations to be respected."""
+    up = [node for node in read.snapshot.nodes if not node.down and not node.cordoned]
+    admitted = admission(read.snapshot, read.values.eligible.values(), up, kept)
+    maker = ShapeMaker(
+        read.snapshot, read.capacity, read.values.rates, read.fabric, admitted
+    )
+    return replace(read, admission=admitted, maker=maker, kept=kept)
 
 
 def classify(

@@ -33,9 +33,8 @@ def due(snapshot: Snapshot) -> tuple[Hold, ...]:
 
     return tuple(
         hold
-        for hold in sorted(snapshot.holds, key=lambda hold: hold.job)
-        if hold.kind == "delayed_start"
-        and hold.at <= snapshot.now
+        for hold in sorted(snapshot.delayed, key=lambda hold: hold.job)
+        if hold.at <= snapshot.now
         and jobs[hold.job].state == "pending"
         and free(hold)
     )

@@ -21,6 +21,7 @@ from trencadis.solver.verify import (
     rule_nodes,
     rule_parts,
     rule_preempt,
+    rule_reserves,
     rule_topology,
     rule_work_conserving,
 )
@@ -76,14 +77,15 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
         return _of_moves(prepared, plan, broken)
     broken += tuple(rule_holds.held(situation, plan))
     plan = rule_holds.without_held(situation, plan)
-    form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM)
+    form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM, *rule_reserves.FORM)
     broken += tuple(v for rule in form for v in rule(situation, plan))
     if broken:
         return Verdict(broken)
     core = without_further(plan)
-    facts = gather(situation, core, prepared.stages, prepared.do_nothing)
+    facts = gather(situation, core, prepared.stages, prepared.do_nothing, plan)
     broken = tuple(violation for rule in RULES for violation in rule(facts, core))
-    broken += tuple(violation for rule in rule_growth.RULES for violation in rule(facts, plan))
+    whole = (*rule_growth.RULES, *rule_reserves.RULES)
+    broken += tuple(violation for rule in whole for violation in rule(facts, plan))
     return Verdict(
         broken,
         dict(facts.objective),

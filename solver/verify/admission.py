@@ -30,6 +30,8 @@ class Wish(NamedTuple):
     """A gang so large that it keeps off nodes in poor health."""
     required: tuple[str, ...]
     excluded: tuple[str, ...]
+    barred: tuple[str, ...] = ()
+    """Jobs on whose reserved nodes it may not be."""
 
 
 def end_of(job: Job, now: int) -> int:
@@ -50,8 +52,8 @@ def wish_of(job: Job, ends: int, policy: Policy) -> Wish:
     )
 
 
-def refusal(wish: Wish, node: Node, policy: Policy) -> str | None:
-    """Why the job may not use the node; None if it may."""
+def refusal(wish: Wish, node: Node, policy: Policy, now: int) -> str | None:
+    """Why the job may not use the node if it starts now; None if it may."""
     if node.down:
         return "is down"
     if node.cordoned:
@@ -67,7 +69,7 @@ def refusal(wish: Wish, node: Node, policy: Policy) -> str | None:
         for mark in marks_of(node.taints):
             if not tolerated(mark, wish.passes):
                 return f"has the taint {mark[0]}={mark[1]}:{mark[2]}"
-    if wish.ends > leaves_at(node):
+    if wish.ends > leaves_at(node, now):
         return "leaves before the job ends"
     if wish.large and poor(node, policy):
         return "is in poor health for so large a gang"
@@ -92,9 +94,17 @@ def tolerated(mark: Mark, passes: tuple[Pass, ...]) -> bool:
     )
 
 
-def leaves_at(node: Node) -> int:
-    """When the node leaves; FOREVER if it stays, which even jobs of unknown runtime meet."""
-    return FOREVER if node.free_until is None else seconds(node.free_until)
+def leaves_at(node: Node, now: int) -> int:
+    """When the node next leaves, for good or for maintenance; -1 while it is away; FOREVER if it
+    stays, which even jobs of unknown runtime meet."""
+    leaves = FOREVER if node.free_until is None else seconds(node.free_until)
+    for window in node.maintenance:
+        start, end = seconds(window.start), seconds(window.end)
+        if start <= now < end:
+            return -1
+        if now < start:
+            leaves = min(leaves, start)
+    return leaves
 
 
 def poor(node: Node, policy: Policy) -> bool:

@@ -54,7 +54,7 @@ class Board:
                 if wanted
                 else (),
                 marks_of(node.taints) if node.taints else (),
-                node.free_until,
+                leaves_at(node, situation.now),
                 node.health_score_milli < threshold,
                 tuple(state.gpus.items()),
                 state.cpu_milli,
@@ -66,6 +66,7 @@ class Board:
                 else None,
                 state.occupied,
                 state.second.key(),
+                tuple(owner for owner, kept in situation.reserved.items() if node.name in kept),
             )
             row = rows.setdefault(key, len(firsts))
             if row == len(firsts):
@@ -116,7 +117,7 @@ class Board:
             self.domains.append(
                 column([ids.setdefault(domain(levels, s.node, depth), len(ids)) for s in states])
             )
-        self._leaves = column([leaves_at(state.node) for state in states])
+        self._leaves = column([leaves_at(s.node, self._situation.now) for s in states])
         self._poor = np.array([poor(state.node, policy) for state in states], dtype=np.bool_)
         classes: dict[tuple[tuple[str, str, str], ...], int] = {}
         self._marks = column(
@@ -151,6 +152,9 @@ class Board:
             named = np.zeros(may.size, dtype=np.bool_)
             named[[self.row_of[name] for name in wish.required if name in self.row_of]] = True
             may &= named
+        for owner in wish.barred:
+            kept = self._situation.reserved[owner]
+            may &= np.array([s.node.name not in kept for s in self.states], dtype=np.bool_)
         for name in wish.excluded:
             if name in self.row_of:
                 may[self.row_of[name]] = False

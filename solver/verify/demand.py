@@ -12,7 +12,7 @@ from trencadis.solver.verify.units import Ask
 def ineligible(snapshot: Snapshot, asks: Mapping[str, Ask]) -> dict[str, str]:
     """Why a pending or held job may not start, by name."""
     present = {job.name for job in snapshot.jobs}
-    held = {hold.job for hold in snapshot.holds}
+    held = {hold.job for hold in snapshot.delayed}
     reasons: dict[str, str] = {}
     members: dict[str, list[str]] = defaultdict(list)
     for job in snapshot.jobs:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from trencadis.models import Plan, TaskAllocation
+from trencadis.models import Job, Plan, TaskAllocation
+from trencadis.solver.verify.fits import Shape
+from trencadis.solver.verify.forecast import Forecast, ranks, runtimes
+from trencadis.solver.verify.kept import Kept, kept_of
 from trencadis.solver.verify.ledger import Ledger, Row
 from trencadis.solver.verify.lending import Lending
 from trencadis.solver.verify.order import Order
@@ -45,12 +48,26 @@ class Facts:
     """Jobs that their strict queue holds back -> the job before them."""
     objective: Mapping[str, int]
     do_nothing: Mapping[str, int]
+    kept: Kept
+
+    def shape(self, job: Job) -> Shape:
+        """What decides where the job fits, with what is reserved for others out of bounds."""
+        shape = self.stages.targets.shapes.of_job(job)
+        barred = self.kept.bars(job)
+        if not barred:
+            return shape
+        return shape._replace(wish=shape.wish._replace(barred=barred))
 
 
 def gather(
-    base: Situation, plan: Plan, stages: Stages, do_nothing: Mapping[str, int]
+    base: Situation,
+    plan: Plan,
+    stages: Stages,
+    do_nothing: Mapping[str, int],
+    whole: Plan | None = None,
 ) -> Facts:
-    """The facts of this plan; `stages` and `do_nothing`: of the snapshot as it is."""
+    """The facts of this plan; `stages` and `do_nothing`: of the snapshot as it is. `whole`: the
+    plan with further tasks, where it has any."""
     removed = {resize.job: resize.remove for resize in plan.resizes if resize.remove}
     situation = without(base, (stop.job for stop in plan.preempts), removed)
     starts = place_starts(situation, plan.starts)
@@ -63,6 +80,8 @@ def gather(
             used[row] = used.get(row, 0) + amount
     order = Order(situation, stages.targets)
     changed = changes(base, stages.costs, plan)
+    kept = _kept(base, whole or plan, stages)
+    situation = replace(situation, reserved=kept.nodes)
     return Facts(
         base=base,
         situation=situation,
@@ -80,7 +99,15 @@ def gather(
         blocked=order.blocked(started),
         objective=stages.values(starts, states, situation, changed),
         do_nothing=do_nothing,
+        kept=kept,
     )
+
+
+def _kept(base: Situation, plan: Plan, stages: Stages) -> Kept:
+    if not plan.reserves and len(base.snapshot.delayed) == len(base.snapshot.holds):
+        return kept_of(Forecast(base, {}, {}, plan))
+    order = ranks(base, stages.targets.rows, in_use(base))
+    return kept_of(Forecast(base, runtimes(base), order, plan))
 
 
 def tasks_by_node(

@@ -44,7 +44,8 @@ class Shapes:
     def __init__(self, situation: Situation) -> None:
         self.of = situation
         # A job's end matters only as finely as nodes leave.
-        self._ends = sorted({leaves_at(node) for node in situation.snapshot.nodes} - {FOREVER})
+        now = situation.now
+        self._ends = sorted({leaves_at(n, now) for n in situation.snapshot.nodes} - {FOREVER})
         self._pool: dict[Shape, Shape] = {}
         self._known: dict[str, Shape] = {}
 

@@ -83,9 +83,12 @@ class Growing:
         situation, entry = self.facts.situation, self.placed[name]
         job, ask = entry.job, entry.ask
         policy = situation.snapshot.policy
-        why = refusal(wish_of(job, end_of(job, situation.now), policy), state.node, policy)
+        wish = wish_of(job, end_of(job, situation.now), policy)
+        why = refusal(wish, state.node, policy, situation.now)
         if why:
             return f"node {state.node.name} {why}"
+        for owner in self.facts.kept.barred_from(job, state.node.name, further=True):
+            return f"node {state.node.name} is reserved for job {owner}"
         if state.exclusive:
             return f"an exclusive job is on node {state.node.name}"
         if job.nvlink_required and ask.gpus > 1 and state.node.nvlink.kind != "nvswitch":

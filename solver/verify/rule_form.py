@@ -8,7 +8,7 @@ from trencadis.models import Plan, TaskAllocation
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.verdict import Violation
 
-UNSUPPORTED = ("moves", "reserves")
+UNSUPPORTED = ("moves",)
 
 
 def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:

@@ -11,7 +11,7 @@ from trencadis.solver.verify.verdict import Violation
 
 def held(situation: Situation, plan: Plan) -> Iterable[Violation]:
     """Such a job starts on exactly what is kept, not before its time, with no one left there."""
-    holds = {hold.job: hold for hold in situation.snapshot.holds}
+    holds = {hold.job: hold for hold in situation.snapshot.delayed}
     busy = {
         (task.node, gpu)
         for entry in situation.running
@@ -23,7 +23,7 @@ def held(situation: Situation, plan: Plan) -> Iterable[Violation]:
         if hold is None:
             continue
         name = start.job
-        if hold.kind != "delayed_start" or situation.jobs[name].state != "pending":
+        if situation.jobs[name].state != "pending":
             yield Violation("holds", f"job {name} is not one whose start was delayed")
         if start.allocation != hold.allocation or start.waits_for or start.further:
             yield Violation("holds", f"job {name} starts elsewhere than on what is held for it")
@@ -39,7 +39,7 @@ def held(situation: Situation, plan: Plan) -> Iterable[Violation]:
 
 def without_held(situation: Situation, plan: Plan) -> Plan:
     """The plan as far as the round decides it: what is held was decided before."""
-    held_jobs = {hold.job for hold in situation.snapshot.holds}
+    held_jobs = {hold.job for hold in situation.snapshot.delayed}
     begun = [start.job for start in plan.starts if start.job in held_jobs]
     if not begun:
         return plan

@@ -179,7 +179,7 @@ def legality(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
         old = {task.node for task in job.allocation}
         for name in sorted({task.node for task in move.to}):
             node = situation.states[name].node
-            reason = None if name in old else refusal(wish, node, policy)
+            reason = None if name in old else refusal(wish, node, policy, situation.now)
             if reason is not None:
                 yield Violation("admission", f"job {job.name}: node {name} {reason}")
         if entry.model != before.model:

@@ -20,7 +20,7 @@ def admission(facts: Facts, _: Plan) -> Iterable[Violation]:
     for entry in facts.starts:
         wish = wish_of(entry.job, end_of(entry.job, situation.now), policy)
         for name in {task.node for task in entry.tasks}:
-            reason = refusal(wish, situation.states[name].node, policy)
+            reason = refusal(wish, situation.states[name].node, policy, situation.now)
             if reason is not None:
                 yield Violation("admission", f"job {entry.job.name}: node {name} {reason}")
 

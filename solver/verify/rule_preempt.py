@@ -205,11 +205,8 @@ class _Kept:
         rows = {name: self.board.row_of[name] for name in touched if name in self.board.row_of}
         for name, row in rows.items():
             self.board.put(row, self._with(name, entry, set(waiting)))
-        shapes = self.facts.stages.targets.shapes
-        wanted = [
-            (shape, self._models(shape))
-            for shape in (shapes.of_job(self.facts.base.jobs[name]) for name in waiting)
-        ]
+        shapes = (self.facts.shape(self.facts.base.jobs[name]) for name in waiting)
+        wanted = [(shape, self._models(shape)) for shape in shapes]
         search = Search(self.board, self.facts.situation.levels, self.facts.situation.knife)
         places = search.together(wanted)
         found = next(places, None) is not None

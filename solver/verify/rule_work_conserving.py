@@ -24,7 +24,6 @@ class Idle:
         self.facts = facts
         situation = facts.situation
         self.fits = Fits(situation, facts.states)
-        self.shapes = facts.stages.targets.shapes
         self.weighted = situation.snapshot.policy.fragmentation == "weighted"
         self._search: Search | None = None
         self._gain: Gain | None = None
@@ -34,7 +33,7 @@ class Idle:
         """Whether a job without a group could."""
         if job.name in self.facts.blocked:
             return False
-        shape = self.shapes.of_job(job)
+        shape = self.facts.shape(job)
         models = [m for m in self.fits.models(shape) if self._room([job], [m])]
         if not models or not self.weighted:
             return bool(models)
@@ -52,7 +51,7 @@ class Idle:
             facts.order.blocked(names, queues).keys() - facts.started
         ):
             return False
-        members = [(job, self.shapes.of_job(job)) for job in jobs]
+        members = [(job, self.facts.shape(job)) for job in jobs]
         if self.weighted and not all(shape.ask.whole for _, shape in members):
             return False
         # Large tasks first: they find a place less easily.

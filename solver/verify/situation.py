@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
@@ -74,6 +74,8 @@ class Situation:
     """Label keys that an eligible job selects by, with the values asked for."""
     nodes_named: frozenset[str]
     """Nodes that eligible jobs require or exclude by name."""
+    reserved: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By job: the nodes that a plan reserves for it."""
 
     def units(self, job: Job) -> int:
         """Quota units of a job."""

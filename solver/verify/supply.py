@@ -60,7 +60,7 @@ def survey(
         for task in job.allocation:
             tenants[task.node].append((job, ask, task, False))
     jobs = {job.name: job for job in snapshot.jobs} if snapshot.holds else {}
-    for hold in snapshot.holds:
+    for hold in snapshot.delayed:
         for task in hold.allocation:
             tenants[task.node].append((jobs.get(hold.job), asks.get(hold.job), task, True))
     healthy = Healthy()

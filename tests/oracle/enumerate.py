@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from oracle.ground import Ground, Placed, model_of_plan, occupy
 from oracle.rules import placements
 from oracle.values import Pricing, StartSets, stage_names, stage_values
-from trencadis.models import Job, Node, Snapshot
+from trencadis.models import Job, Node, Plan, Snapshot
 
 CAP = 20_000
 """States and values that one enumeration may hold."""
@@ -33,6 +33,7 @@ def look_alikes(pricing: Pricing) -> list[object]:
     """For each node, what sets it apart from others whatever its state: equal ones may swap."""
     jobs = pricing.facts.snapshot.jobs
     named = {name for job in jobs for name in (*job.excluded_nodes, *job.required_nodes)}
+    named |= {name for nodes in pricing.facts.barred.values() for name in nodes}
 
     def mark(node: Node) -> str:
         return node.name if node.name in named else repr(node.model_copy(update={"name": "-"}))
@@ -87,13 +88,16 @@ def unit_starts(
 # values, with plans merged that leave the same behind
 
 
-def outcomes(snapshot: Snapshot, cap: int = CAP) -> set[tuple[int, ...]]:
+def outcomes(
+    snapshot: Snapshot, cap: int = CAP, plan: Plan | None = None
+) -> set[tuple[int, ...]]:
     """The values of the stages that feasible plans reach. Raises TooLarge.
 
     Unit by unit of jobs that start together; plans that have started the same jobs on the same
-    models and left the same ground go on as one, with the set of their tier sums.
+    models and left the same ground go on as one, with the set of their tier sums. `plan`: whose
+    reservations are respected.
     """
-    pricing = Pricing(snapshot)
+    pricing = Pricing(snapshot, plan)
     alike = look_alikes(pricing)
     layer: dict[tuple[Ground, Started], set[Sums]] = {
         (pricing.ground, ()): {tuple(pricing.running())}
@@ -158,17 +162,22 @@ def _plus(one: Sums, other: Sums) -> Sums:
 # optima
 
 
-def lexicographic_optimum(snapshot: Snapshot) -> dict[str, int]:
-    """The least value of each stage, given the least of the stages before it."""
-    return dict(zip(stage_names(snapshot), min(outcomes(snapshot)), strict=True))
+def lexicographic_optimum(snapshot: Snapshot, plan: Plan | None = None) -> dict[str, int]:
+    """The least value of each stage, given the least of the stages before it.
+
+    `plan`: whose reservations are respected.
+    """
+    return dict(zip(stage_names(snapshot), min(outcomes(snapshot, plan=plan)), strict=True))
 
 
-def conditional_optimum(snapshot: Snapshot, achieved: Mapping[str, int]) -> dict[str, int]:
+def conditional_optimum(
+    snapshot: Snapshot, achieved: Mapping[str, int], plan: Plan | None = None
+) -> dict[str, int]:
     """For each stage the least value among plans no worse than `achieved` in earlier stages.
 
-    Raises ValueError where no plan is as good as that.
+    `plan`: whose reservations are respected. Raises ValueError where no plan is as good as that.
     """
-    left = outcomes(snapshot)
+    left = outcomes(snapshot, plan=plan)
     least = {}
     for k, name in enumerate(stage_names(snapshot)):
         if not left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from trencadis.models import Job, Node, Queue, Request, Snapshot, TaskAllocation
@@ -30,8 +31,12 @@ def has_mig(request: Request) -> bool:
 class Facts:
     """A snapshot with the quantities of §1 and §2 worked out."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(
+        self, snapshot: Snapshot, barred: Mapping[str, Collection[str]] | None = None
+    ) -> None:
+        """`barred`: nodes that are reserved for others, by job that may not use them."""
         self.snapshot = snapshot
+        self.barred = barred or {}
         self.policy = snapshot.policy
         self.now = instant(snapshot.now)
         self.node: dict[str, Node] = {node.name: node for node in snapshot.nodes}
@@ -132,7 +137,7 @@ class Facts:
             return False
         if any(name in self.job for name in job.after):
             return False
-        if any(hold.job == job.name for hold in self.snapshot.holds):
+        if any(hold.job == job.name for hold in self.snapshot.delayed):
             return False
         return not (has_mig(job.request) and job.communicates and self.entries(job) >= 2)
 

@@ -65,7 +65,7 @@ def tasks_on(facts: Facts, node: Node) -> list[tuple[Job, TaskAllocation]]:
     found = []
     for job in sorted(facts.on_nodes, key=lambda job: job.name):
         found += [(job, task) for task in job.allocation if task.node == node.name]
-    for hold in sorted(facts.snapshot.holds, key=lambda hold: hold.job):
+    for hold in sorted(facts.snapshot.delayed, key=lambda hold: hold.job):
         job = facts.job[hold.job]
         found += [(job, task) for task in hold.allocation if task.node == node.name]
     return found

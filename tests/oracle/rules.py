@@ -19,6 +19,8 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         return False
     if node.name in job.excluded_nodes:
         return False
+    if node.name in facts.barred.get(job.name, ()):
+        return False
     if job.required_nodes and node.name not in job.required_nodes:
         return False
     for taint in node.taints:
@@ -35,6 +37,15 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         job.runtime_seconds is None or facts.now + job.runtime_seconds > instant(node.free_until)
     ):
         return False
+    for window in node.maintenance:
+        # From now until the job is over (for ever, where nobody says), nothing of the window.
+        over = instant(window.end) <= facts.now
+        in_time = (
+            job.runtime_seconds is not None
+            and facts.now + job.runtime_seconds <= instant(window.start)
+        )
+        if not (over or in_time):
+            return False
     n = facts.entries(job)
     large = n >= 2 and n * job.request.gpus >= facts.policy.large_gang_gpus
     return not (large and node.health_score_milli < facts.policy.poor_health_milli)
@@ -187,6 +198,7 @@ def near_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
 
 def can_run_on_empty(facts: Facts) -> dict[str, set[str | None]]:
     """For each eligible job, the models on which it could be alone; {None} without GPUs."""
+    facts = Facts(facts.snapshot)
     empty = empty_ground(facts)
     empty_parts = empty_ground(facts, mig_stays=True)
     return {

@@ -18,9 +18,10 @@ from oracle.costs import (
 from oracle.facts import Facts
 from oracle.ground import Ground, Placed, ground_now, model_of_plan, occupy
 from oracle.limits import Limits
+from oracle.reserves import barred
 from oracle.rules import can_run_on_empty
 from oracle.shares import shares
-from trencadis.models import Job, Snapshot, TaskAllocation
+from trencadis.models import Job, Plan, Snapshot, TaskAllocation
 
 StartSets = Mapping[str, Sequence[TaskAllocation]]
 """Where the tasks of each starting job are, by the job's name."""
@@ -41,8 +42,9 @@ def stage_names(snapshot: Snapshot) -> list[str]:
 class Pricing:
     """A snapshot with all that the stages need, worked out when first asked for."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.facts = Facts(snapshot)
+    def __init__(self, snapshot: Snapshot, plan: Plan | None = None) -> None:
+        """`plan`: whose reservations hold."""
+        self.facts = Facts(snapshot, {} if plan is None else barred(snapshot, plan))
         self.names = stage_names(snapshot)
         self.ground: Ground = ground_now(self.facts)
         self.counted = {

@@ -1,0 +1,33 @@
+"""Reservations of the snapshot whose time has come: who comes later keeps off their nodes."""
+
+from __future__ import annotations
+
+from trencadis.models.base import seconds
+from trencadis.models.units import asks_for_mig
+from trencadis.solver.ledger import Ledger
+from trencadis.solver.model.problem import Facts, with_kept
+from trencadis.solver.reserve.earliest import on_promised
+from trencadis.solver.reserve.estimates import Estimates
+from trencadis.solver.reserve.kept import Kept, Reservation
+from trencadis.solver.reserve.rank import ranks
+
+
+def with_due(read: Facts) -> Facts:
+    """The facts with those who go after a promised job kept off its nodes, where these are free
+    for it. So the job starts now, unless someone who goes before it takes its place."""
+    snapshot, now = read.snapshot, seconds(read.snapshot.now)
+    found = []
+    for hold in snapshot.holds:
+        job = read.values.eligible.get(hold.job)
+        if hold.kind != "reservation" or hold.at > snapshot.now or job is None:
+            continue
+        if job.group is not None or job.request.share is not None or asks_for_mig(job.request):
+            continue
+        entry = Reservation(job.name, now, hold.allocation)
+        worth = read.values.worth[job.name]
+        shape = read.maker.shape(job, worth.tier, worth.size, "")
+        if on_promised(Ledger(read), job, shape, entry) is not None:
+            found.append(entry)
+    if not found:
+        return read
+    return with_kept(read, Kept(tuple(found), ranks(read), Estimates(snapshot), len(found)))
