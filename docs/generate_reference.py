@@ -51,9 +51,8 @@ schema policy`.
 - A *name* has 1 to 253 characters without white space or control characters. An *instant* is RFC
   3339 with an offset, kept in UTC to the second. "Or more" ends at 1,000,000,000.
 - `milli` means thousandths, `mib` MiB (2^20 bytes).
-- This version starts pending jobs, on whole GPUs, MIG slices and shares, stops running jobs on
-  whole GPUs, and changes MIG layouts of idle slices. What the records say about moves, resizing,
-  reservations and services is checked and kept; a plan has no such actions yet.
+- Rounds start pending jobs, on whole GPUs, MIG slices and shares, stop and resize running jobs on
+  whole GPUs, reserve nodes, and change MIG layouts of idle slices. Only `defrag` moves jobs.
 """
 
 Schema = dict[str, Any]

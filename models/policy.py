@@ -155,8 +155,9 @@ class Policy(Record):
     elastic_milli: Milli = 500
     """Worth of a further task of an elastic job to one of its minimum; less with each that it has.
     0: elastic jobs are left at the tasks they have."""
-    reservations: Count = 1
-    """So many of the waiting jobs that come first get a reservation: nodes, and a time."""
+    reservations: Count = 0
+    """So many of the waiting jobs that come first get a reservation: nodes, and a time. Jobs behind
+    them then start on these nodes only if they end by that time."""
     runtime_unknown: Literal["hold", "queue_median"] = "hold"
     """What is assumed of a job that doesn't say how long it runs: that it stays (`hold`), or the
     median of what other jobs of its queue say."""

@@ -201,7 +201,7 @@ def test_case_9_a_group_starts_as_a_whole() -> None:
 
 
 def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
-    """BIG holds both nodes at t + 60 min, as a reservation would."""
+    """BIG has both nodes reserved at t + 60 min; S2 would run into that."""
     hour = 3_600
     answers = Answers(
         b.snapshot(
@@ -214,15 +214,16 @@ def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
                 "BIG", b.at("n1", *range(8)), b.at("n2", *range(8)), kind="reservation",
                 at=b.ago(-hour),
             ),
+            reservations=1,
         )
     )
     small, big = answers["S2"], answers["BIG"]
     assert small.code == Reason.RESERVATION
     assert small.evidence["holders"] == "BIG"
     assert small.evidence["at"] == b.ago(-hour).isoformat()
-    assert small.evidence["held_seconds_after"] == hour
-    assert remedy(small, "wait").at == b.ago(-2 * hour)
-    assert big.code == Reason.HELD_GPUS
+    assert small.evidence["runtime_seconds"] == 2 * hour
+    assert remedy(small, "wait").at == b.ago(-hour)
+    assert big.code == Reason.NOT_ENOUGH_FREE, big.code
 
 
 def test_case_11_limits_are_exact() -> None:

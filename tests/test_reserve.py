@@ -31,6 +31,7 @@ def case_10() -> Snapshot:
         b.job("BIG", 8, 2, waited=3, runtime_seconds=HOUR),
         b.job("S1", 4, waited=2, runtime_seconds=1_800),
         b.job("S2", 4, waited=1, runtime_seconds=7_200),
+        reservations=1,
     )
 
 

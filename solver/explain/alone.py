@@ -47,7 +47,9 @@ def only(snapshot: Snapshot, unit: Collection[str]) -> Snapshot:
             jobs.append(job)
         elif job.name in still:
             jobs.append(job.model_copy(update={"state": "held", "group": None}))
-    return snapshot.model_copy(update={"jobs": tuple(jobs)})
+    # A reservation keeps nobody away whose job isn't there.
+    holds = tuple(h for h in snapshot.holds if h in snapshot.delayed or h.job in unit)
+    return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": holds})
 
 
 @dataclass(slots=True)

@@ -135,11 +135,16 @@ class Finder:
 def on_promised(
     ledger: Ledger, job: Job, shape: Shape, promised: Reservation
 ) -> Bundles | None:
-    """The places that it was promised, taken, if they are free; None if not."""
+    """The places that it was promised, taken, if they are free and suit it; None if not."""
     tasks = Counter(task.node for task in promised.tasks)
+    fabric = ledger.facts.fabric
+    if not tasks or any(name not in fabric.path for name in tasks):
+        return None
+    together = fabric.common_depth(tasks)
     for alternative in sorted(shape.alternatives, key=lambda entry: entry.cost):
         need = alternative.way.need
-        if any(count % need.sets for count in tasks.values()):
+        # The job may ask for another domain than when it got the promise.
+        if alternative.way.depth > together or any(n % need.sets for n in tasks.values()):
             continue
         bundles = [
             (name, need)
