@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,14 +38,12 @@ class LinearProgram:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         self._solver.SuppressOutput()
         self._solver.SetSolverSpecificParametersAsString("use_preprocessing: false")
-        self._columns = [
-            self._solver.NumVar(low, high, "")
-            for low, high in zip(program.low, program.high, strict=True)
-        ]
-        self._handles: list[pywraplp.Constraint] = []
+        fault = self._solver.LoadModelFromProto(_message(program))
+        assert not fault, fault
+        self.rows.extend(program.rows)
+        self._columns: list[pywraplp.Variable] = self._solver.variables()
+        self._handles: list[pywraplp.Constraint] = self._solver.constraints()
         self._goal: Objective | None = None
-        for row in program.rows:
-            self.add(row)
 
     def add(self, row: Row) -> None:
         """Adds a row."""
@@ -99,6 +98,21 @@ class LinearProgram:
             point=np.array(found.variable_value),
             duals=np.array(found.dual_value),
         )
+
+
+def _message(program: Program) -> linear_solver_pb2.MPModelProto:
+    """The program in one piece: to set coefficient by coefficient takes five times as long."""
+    model = linear_solver_pb2.MPModelProto()
+    for low, high in zip(program.low, program.high, strict=True):
+        model.variable.add(lower_bound=low, upper_bound=high)
+    for row in program.rows:
+        entry = model.constraint.add(
+            lower_bound=-math.inf if row.low <= -INFINITE else row.low,
+            upper_bound=math.inf if row.high >= INFINITE else row.high,
+        )
+        entry.var_index.extend(row.columns)
+        entry.coefficient.extend(row.coefficients)
+    return model
 
 
 def at_most(objective: Objective, value: int) -> Row:
