@@ -10,18 +10,23 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from live_fake import T0, Fake, Work, context, first_fit, loop
 
+from trencadis.adapters.live import reconcile
 from trencadis.adapters.live.carry import carry_out
 from trencadis.adapters.live.cluster import JobView, Reading, Terms
 from trencadis.adapters.live.config import Hook
+from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.hooks import HookError, tell
 from trencadis.adapters.live.lock import locked
 from trencadis.adapters.live.logs import decision, setup
 from trencadis.adapters.live.loop import Loop
 from trencadis.adapters.live.shadow import Shadow
+from trencadis.adapters.live.store import Intent
 from trencadis.models import InvalidInputError, Plan, Snapshot
 from trencadis.solver.round import Options, solve
 
@@ -226,3 +231,21 @@ def test_what_a_person_applied_is_seen_through_in_recommend(tmp_path: Path) -> N
     assert told == {"a": "started", "b": "rolled-back"}
     assert live.store.intents() == []
     assert fake.jobs["c"].state == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind"),
+    [
+        (("n1", "n2"), "started"),
+        (("n2",), "started"),  # its task on n1 is done
+        (("n3",), "started-elsewhere"),
+        (("n1", "n3"), "started-elsewhere"),
+    ],
+)
+def test_where_a_start_was_seen(nodes: tuple[str, ...], kind: str) -> None:
+    said: list[str] = []
+    book = SimpleNamespace(finish=lambda _intent, word, *_, **__: said.append(word))
+    intent = SimpleNamespace(nodes=("n1", "n2"))
+    view = SimpleNamespace(nodes=nodes, title="a", gpus={}, start=None)
+    reconcile._begun(cast(Context, book), cast(Intent, intent), cast(JobView, view))
+    assert said == [kind]

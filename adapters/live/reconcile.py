@@ -68,7 +68,8 @@ def _begun(context: Context, intent: Intent, view: JobView | None) -> None:
         reason = "no longer there" if view is None else view.reason
         context.finish(intent, "gone", reason=reason)
         return
-    right = set(view.nodes) == set(intent.nodes)
+    # Of those it began on it may have left some again, where its tasks were done.
+    right = set(view.nodes) <= set(intent.nodes)
     context.finish(
         intent,
         "started" if right else "started-elsewhere",
