@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from trencadis.models import Job, Plan, Snapshot
 from trencadis.solver.greedy import order
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.same_places import on_same_nodes
 from trencadis.solver.shapes import Shape
 
 FREED = 0.35
@@ -68,16 +68,13 @@ def shares(earlier: Earlier | None, read: Facts, least: int) -> tuple[float, ...
 
 
 def keep(ledger: Ledger, shape_of: Callable[[str], Shape], earlier: Earlier) -> None:
-    """Enters the earlier starts that are still possible, in the order of a greedy scheduler.
-
-    Jobs with segments are left out: what belonged together isn't told by their nodes.
-    """
+    """Enters the earlier starts that are still possible, in the order of a greedy scheduler."""
     for unit in order(ledger.facts):
         if not all(job.name in earlier.nodes for job in unit):
             continue
         taken: list[tuple[Job, str | None, Bundles]] = []
         for job in unit:
-            found = _seat(ledger, job, shape_of(job.name), earlier.nodes[job.name])
+            found = on_same_nodes(ledger, job, shape_of(job.name), earlier.nodes[job.name])
             if found is None:
                 break
             taken.append((job, *found))
@@ -87,27 +84,6 @@ def keep(ledger: Ledger, shape_of: Callable[[str], Shape], earlier: Earlier) -> 
         else:
             for job, _, bundles in taken:
                 ledger.give_back(job.name, bundles)
-
-
-def _seat(
-    ledger: Ledger, job: Job, shape: Shape, nodes: tuple[str, ...]
-) -> tuple[str | None, Bundles] | None:
-    """Takes these nodes for a job in the cheapest way that describes them; None if none does."""
-    fabric = ledger.facts.fabric
-    here = Counter(nodes)
-    if not here.keys() <= ledger.nodes.keys():
-        return None
-    if job.max_tasks_per_node is not None and max(here.values()) > job.max_tasks_per_node:
-        return None
-    depth = fabric.depth + 1 if len(here) == 1 else fabric.common_depth(here)
-    for alternative in sorted(shape.alternatives, key=lambda alternative: alternative.cost):
-        way = alternative.way
-        if way.segment or way.depth > depth or way.count != len(nodes):
-            continue
-        bundles = [(node, way.need) for node in nodes]
-        if ledger.take_all(job.name, bundles):
-            return way.need.model, bundles
-    return None
 
 
 def free_least(ledger: Ledger, share: float) -> None:

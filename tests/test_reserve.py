@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 
 import build as b
+import pytest
 from exact import EXACT, assert_exact
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.reserves import earliest
 from rounds import Rounds
 
-from trencadis.models import Job, Preemption, Snapshot, Window
+from trencadis.models import Job, Preemption, Segments, Snapshot, Window
 from trencadis.models.plan import Reserve
 from trencadis.solver.explain.explain import explain
 from trencadis.solver.round import solve
@@ -69,6 +71,59 @@ def test_without_the_short_job_the_long_one_still_waits() -> None:
     assert plan.proof.status == "OPTIMAL"
 
 
+@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize(
+    ("wishes", "nodes"),
+    [
+        ({"required": "leaf"}, ("n1", "n2")),
+        ({"segments": Segments(tasks=2, level="leaf")}, ("n1", "n2")),
+        ({"max_tasks_per_node": 1}, ("n2", "n2")),
+    ],
+)
+def test_a_promise_that_suits_no_more_keeps_nobody_away(
+    due: bool, wishes: dict[str, Any], nodes: tuple[str, ...]
+) -> None:
+    """Since it was made, the job has come to ask for something else."""
+    gpus = 8 if len(set(nodes)) > 1 else 4
+    snap = b.snapshot(
+        b.node("n1", 8, fabric=("a",)),
+        b.node("n2", 8, fabric=("b",)),
+        b.node("n3", 8, fabric=("b",)),
+        b.running("A", b.at("n1", *range(8)), ran=60, runtime_seconds=HOUR + 60),
+        b.running("B", b.at("n3", *range(8)), ran=60, runtime_seconds=HOUR + 60),
+        b.job("BIG", gpus, 2, waited=3, runtime_seconds=HOUR, **wishes),
+        b.hold(
+            "BIG", *(b.somewhere(node) for node in nodes), kind="reservation",
+            at=after(-10 if due else HOUR),
+        ),
+        levels=("leaf",),
+        reservations=1,
+    )
+    (big,) = solve(snap).reserves
+    assert big.at == after(HOUR)
+    assert sorted(where(big)) != sorted(nodes)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "nodes"),
+    [({"required": "leaf"}, ("n1", "n2")), ({"max_tasks_per_node": 1}, ("n1", "n1"))],
+)
+def test_a_due_promise_that_suits_no_more_lets_others_start(
+    wishes: dict[str, Any], nodes: tuple[str, ...]
+) -> None:
+    gpus = 8 if len(set(nodes)) > 1 else 4
+    snap = b.snapshot(
+        b.node("n1", 8, fabric=("a",)),
+        b.node("n2", 8, fabric=("b",)),
+        b.running("A", b.at("n2", *range(8)), ran=60, runtime_seconds=HOUR + 60),
+        b.job("BIG", gpus, 2, waited=3, runtime_seconds=HOUR, **wishes),
+        b.job("S", 8, waited=2, runtime_seconds=9 * HOUR),
+        b.hold("BIG", *(b.somewhere(node) for node in nodes), kind="reservation", at=after(-10)),
+        levels=("leaf",),
+    )
+    assert [start.job for start in solve(snap).starts] == ["S"]
+
+
 @st.composite
 def loaded(draw: st.DrawFn) -> Snapshot:
     """A small cluster with work that ends, gangs that wait, and small jobs that could fill in."""
@@ -98,6 +153,7 @@ def loaded(draw: st.DrawFn) -> Snapshot:
                 free += gpus
     for i in range(draw(st.integers(1, 4))):
         tasks = draw(st.integers(1, 2))
+        paired = racks and tasks == 2 and draw(st.integers(0, 3)) == 0
         jobs.append(
             b.job(
                 f"w{i}",
@@ -108,7 +164,9 @@ def loaded(draw: st.DrawFn) -> Snapshot:
                 required=draw(st.sampled_from([None, None, "leaf"])) if racks else None,
                 runtime_seconds=draw(runtimes),
                 cpu_milli=draw(st.sampled_from([0, 0, 1_000, 3_000])),
-                min_tasks=draw(st.sampled_from([None, None, 1])),
+                min_tasks=None if paired else draw(st.sampled_from([None, None, 1])),
+                max_tasks_per_node=draw(st.sampled_from([None, None, 1])),
+                segments=Segments(tasks=2, level="leaf") if paired else None,
             )
         )
     holds = []

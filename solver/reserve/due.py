@@ -6,10 +6,10 @@ from trencadis.models.base import seconds
 from trencadis.models.units import asks_for_mig
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, with_kept
-from trencadis.solver.reserve.earliest import on_promised
 from trencadis.solver.reserve.estimates import Estimates
 from trencadis.solver.reserve.kept import Kept, Reservation
 from trencadis.solver.reserve.rank import ranks
+from trencadis.solver.same_places import on_same_nodes
 
 
 def with_due(read: Facts) -> Facts:
@@ -23,11 +23,11 @@ def with_due(read: Facts) -> Facts:
             continue
         if job.group is not None or job.request.share is not None or asks_for_mig(job.request):
             continue
-        entry = Reservation(job.name, now, hold.allocation)
         worth = read.values.worth[job.name]
         shape = read.maker.shape(job, worth.tier, worth.size, "")
-        if on_promised(Ledger(read), job, shape, entry) is not None:
-            found.append(entry)
+        nodes = (task.node for task in hold.allocation)
+        if on_same_nodes(Ledger(read), job, shape, nodes) is not None:
+            found.append(Reservation(job.name, now, hold.allocation))
     if not found:
         return read
     return with_kept(read, Kept(tuple(found), ranks(read), Estimates(snapshot), len(found)))

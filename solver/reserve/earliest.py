@@ -8,7 +8,6 @@ of maintenance. At each instant the job is placed as the greedy starter would pl
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from trencadis.solver.model.problem import Facts
 from trencadis.solver.reserve.estimates import Estimates
 from trencadis.solver.reserve.forecast import Forecast
 from trencadis.solver.reserve.kept import Reservation
+from trencadis.solver.same_places import on_same_nodes
 from trencadis.solver.shapes import Shape, ShapeMaker
 
 PROBES = 60
@@ -109,13 +109,13 @@ class Finder:
             ledger.may_start([(job, alternative.way.need.model)])
             for alternative in shape.alternatives
         ):
-            places = on_promised(ledger, job, shape, promised)
+            places = on_same_nodes(ledger, job, shape, (task.node for task in promised.tasks))
         if places is None:
             complete(ledger, lambda _: shape, [(job,)])
             if job.name not in ledger.started:
                 return None
-            places = ledger.started[job.name][1]
-        return Reservation(job.name, at, _tasks(places))
+            places = ledger.started[job.name]
+        return Reservation(job.name, at, _tasks(places[1]))
 
     def _then(self, job: Job, at: int) -> tuple[Facts, Shape]:
         """The facts with nodes admitting the job as they would at that instant, and its shape."""
@@ -130,30 +130,6 @@ class Finder:
             )
             read = replace(read, admission=admitted, maker=maker)
         return read, maker.shape(job, worth.tier, worth.size, "")
-
-
-def on_promised(
-    ledger: Ledger, job: Job, shape: Shape, promised: Reservation
-) -> Bundles | None:
-    """The places that it was promised, taken, if they are free and suit it; None if not."""
-    tasks = Counter(task.node for task in promised.tasks)
-    fabric = ledger.facts.fabric
-    if not tasks or any(name not in fabric.path for name in tasks):
-        return None
-    together = fabric.common_depth(tasks)
-    for alternative in sorted(shape.alternatives, key=lambda entry: entry.cost):
-        need = alternative.way.need
-        # The job may ask for another domain than when it got the promise.
-        if alternative.way.depth > together or any(n % need.sets for n in tasks.values()):
-            continue
-        bundles = [
-            (name, need)
-            for name, count in sorted(tasks.items())
-            for _ in range(count // need.sets)
-        ]
-        if len(bundles) == alternative.way.count and ledger.take_all(job.name, bundles):
-            return bundles
-    return None
 
 
 def _tasks(bundles: Bundles) -> tuple[TaskAllocation, ...]:

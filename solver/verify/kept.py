@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
+from trencadis.solver.verify import nearness
 from trencadis.solver.verify.admission import refusal
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.fits import Shape, Shapes, capacity
 from trencadis.solver.verify.forecast import Forecast
-from trencadis.solver.verify.situation import Situation
+from trencadis.solver.verify.situation import Situation, place
 from trencadis.solver.verify.units import has_mig
 
 
@@ -72,7 +73,8 @@ def kept_of(forecast: Forecast) -> Kept:
 
 
 def due(situation: Situation) -> list[tuple[str, Counter[str]]]:
-    """Reservations whose time has come, and whose nodes are free for their jobs: tasks by node."""
+    """Reservations whose time has come, and whose nodes are free and right for their jobs: tasks
+    by node."""
     found = []
     for hold in situation.snapshot.holds:
         job = situation.eligible.get(hold.job)
@@ -89,7 +91,10 @@ def due(situation: Situation) -> list[tuple[str, Counter[str]]]:
             for name in wanted
         ):
             continue
-        if holds(situation, shape, wanted):
+        nodes = {name: situation.states[name].node for name in wanted}
+        placed = place(job, situation.asks[job.name], hold.allocation, nodes, situation.levels)
+        near = not any(broken for rule in nearness.RULES for broken in rule(situation, placed))
+        if near and holds(situation, shape, wanted):
             found.append((job.name, wanted))
     return found
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from trencadis.models import Plan
 from trencadis.models.base import seconds
 from trencadis.models.plan import Reserve
-from trencadis.solver.verify import rule_topology
+from trencadis.solver.verify import nearness
 from trencadis.solver.verify.admission import FOREVER, refusal
 from trencadis.solver.verify.facts import Facts
 from trencadis.solver.verify.fits import Fits, Shapes
@@ -73,10 +72,10 @@ def fits(facts: Facts, plan: Plan) -> Iterable[Violation]:
         before = {other.job for other in plan.reserves[:i]}
         at, end = _span(forecast, entry)
         then = forecast.at(at, end, [*others, *forecast.reserved(before)])
-        yield from _placed(facts, then, entry)
+        yield from _placed(then, entry)
 
 
-def _placed(facts: Facts, then: Situation, entry: Reserve) -> Iterable[Violation]:
+def _placed(then: Situation, entry: Reserve) -> Iterable[Violation]:
     job, ask = then.jobs[entry.job], then.asks[entry.job]
     shape, policy = Shapes(then).of_job(job), then.snapshot.policy
     wanted = Counter(task.node for task in entry.allocation)
@@ -88,8 +87,8 @@ def _placed(facts: Facts, then: Situation, entry: Reserve) -> Iterable[Violation
         yield Violation("reserves", f"job {job.name} does not fit its places at {entry.at}")
     nodes = {name: state.node for name, state in then.states.items()}
     placed = place(job, ask, entry.allocation, nodes, then.levels)
-    for rule in rule_topology.RULES:
-        yield from rule(replace(facts, situation=then, starts=(placed,)), facts.kept.forecast.plan)
+    for rule in nearness.RULES:
+        yield from rule(then, placed)
 
 
 def earliest(facts: Facts, plan: Plan) -> Iterable[Violation]:
