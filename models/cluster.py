@@ -114,6 +114,11 @@ class Node(Record):
         """GPUs installed, healthy or not."""
         return sum(group.count for group in self.gpus)
 
+    @property
+    def leaves(self) -> bool:
+        """Whether it goes at some time, so that it matters when work ends."""
+        return self.free_until is not None or bool(self.maintenance)
+
     def healthy_gpus(self) -> dict[int, str]:
         """Healthy GPUs: index -> model, ascending."""
         healthy: dict[int, str] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
+from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -29,21 +29,11 @@ class Admission:
     """By job name: bit c is set if the job may use nodes of column c."""
 
 
-class Keeping(Protocol):
-    """Nodes kept for others, and for how long."""
-
-    def bars(self, job: Job) -> frozenset[int]:
-        """Reservations whose nodes the job may not use."""
-
-    def on(self, node: str) -> frozenset[int]:
-        """Reservations that have the node."""
-
-
 def admission(
     snapshot: Snapshot,
     jobs: Iterable[Job],
     nodes: Iterable[Node],
-    kept: Keeping | None = None,
+    kept: Kept = NOTHING_KEPT,
 ) -> Admission:
     """Sorts nodes into columns and tells each job its columns. `kept`: for reservations."""
     policy = snapshot.policy
@@ -65,7 +55,7 @@ def admission(
             frozenset(job.tolerations),
             late,
             large,
-            None if kept is None else kept.bars(job),
+            kept.bars(job),
         )
 
     def node_key(node: Node) -> Hashable:
@@ -75,7 +65,7 @@ def admission(
             leaves[node.name],
             node.health_score_milli < policy.poor_health_milli,
             node.name if node.name in named else "",
-            None if kept is None else kept.on(node.name),
+            kept.on(node.name),
         )
 
     job_keys: dict[Hashable, Job] = {}
@@ -86,16 +76,18 @@ def admission(
     key_of_node = {node.name: node_key(node) for node in node_list}
     for node in node_list:
         node_keys.setdefault(key_of_node[node.name], node)
-    barred = [frozenset() if kept is None else kept.bars(job) for job in job_keys.values()]
-    verdicts = {
-        key: tuple(
-            not (bars and kept is not None and bars & kept.on(node.name))
+    askers = [(job, kept.bars(job)) for job in job_keys.values()]
+
+    def verdict(node: Node) -> tuple[bool, ...]:
+        mine = kept.on(node.name)
+        return tuple(
+            bars.isdisjoint(mine)
             and _admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
-            for job, bars in zip(job_keys.values(), barred, strict=True)
+            for job, bars in askers
         )
-        for key, node in node_keys.items()
-    }
-    columns = {verdict: i for i, verdict in enumerate(sorted(set(verdicts.values())))}
+
+    verdicts = {key: verdict(node) for key, node in node_keys.items()}
+    columns = {each: i for i, each in enumerate(sorted(set(verdicts.values())))}
     masks = {
         key: sum(1 << c for verdict, c in columns.items() if verdict[i])
         for i, key in enumerate(job_keys)

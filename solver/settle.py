@@ -88,6 +88,7 @@ def _hears(program: Program, limits: Limits) -> Hear | None:
     tell = limits.hear
     if tell is None:
         return None
+    bounds = {o.name: max(0, trivial(program, o)) for o in program.objectives}
 
     def hear(news: News) -> None:
         if news.solution is None:
@@ -95,7 +96,7 @@ def _hears(program: Program, limits: Limits) -> Hear | None:
         stages = {}
         for objective in program.objectives:
             value = objective.value(news.solution)
-            stages[objective.name] = Stage(value, min(value, max(0, trivial(program, objective))))
+            stages[objective.name] = Stage(value, min(value, bounds[objective.name]))
         tell(stages)
 
     return hear

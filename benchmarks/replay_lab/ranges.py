@@ -10,7 +10,7 @@ from replay_lab.cases import FILES, WINDOWS, Case, cluster, jobs
 from replay_lab.runs import code_key
 from trencadis.models.base import seconds
 from trencadis.solver.explain.explain import explain
-from trencadis.solver.round import Options, solve
+from trencadis.solver.round import solve
 from trencadis.whatif.decisions import Decision, View
 from trencadis.whatif.engine import Engine, ReplayOptions
 from trencadis.whatif.policies.solver import Solver, decision_of
@@ -52,7 +52,7 @@ class Asking(Solver):
             return super().decide(view)
         self.observe(view)
         snapshot = self.snapshot(view)
-        plan = solve(snapshot, Options(time_limit_s=0.5, deterministic=True))
+        plan = solve(snapshot, self._options)
         starts = {start.job for start in plan.starts}
         left = [run.name for run in fresh if run.name not in starts]
         step = max(1, -(-len(left) // MOST))

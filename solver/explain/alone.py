@@ -48,7 +48,7 @@ def only(snapshot: Snapshot, unit: Collection[str]) -> Snapshot:
         elif job.name in still:
             jobs.append(job.model_copy(update={"state": "held", "group": None}))
     # A reservation keeps nobody away whose job isn't there.
-    holds = tuple(h for h in snapshot.holds if h in snapshot.delayed or h.job in unit)
+    holds = tuple(h for h in snapshot.holds if h.kind == "delayed_start" or h.job in unit)
     return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": holds})
 
 

@@ -126,7 +126,7 @@ def _nodes(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
         value = f"={taint.value}" if taint.value else ""
         text = f"no toleration of taint {taint.key}{value}"
         yield Demand(text, "taint", _tolerating(taint))
-    if any(node.free_until is not None or node.maintenance for node in snapshot.nodes):
+    if any(node.leaves for node in snapshot.nodes):
         text = "no estimate of its runtime"
         if job.runtime_seconds is not None:
             text = f"{span(job.runtime_seconds)} of runtime before nodes are taken away"

@@ -58,7 +58,7 @@ class Place:
 
     def _admission(self, job: Job) -> Admission:
         """Which nodes admit the job; asked once for jobs that demand the same of nodes."""
-        ends = any(node.free_until is not None or node.maintenance for node in self.snapshot.nodes)
+        ends = any(node.leaves for node in self.snapshot.nodes)
         key = (
             job.name,
             id(self.snapshot.nodes),

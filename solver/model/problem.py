@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job, Node, Snapshot
 from trencadis.solver.accounts import Books, books
 from trencadis.solver.admission import Admission, admission
 from trencadis.solver.bin_classes import Supply
@@ -77,8 +78,7 @@ def facts(snapshot: Snapshot) -> Facts:
     cap = capacity(snapshot)
     worths = values(snapshot, cap)
     fabric = tree(snapshot)
-    up = [node for node in snapshot.nodes if not node.down and not node.cordoned]
-    admitted = admission(snapshot, worths.eligible.values(), up)
+    admitted = admission(snapshot, worths.eligible.values(), _open_nodes(snapshot))
     maker = ShapeMaker(snapshot, cap, worths.rates, fabric, admitted)
     can_run = _can_run(
         worths,
@@ -105,12 +105,28 @@ def facts(snapshot: Snapshot) -> Facts:
 
 def with_kept(read: Facts, kept: Kept) -> Facts:
     """The facts with these reservations to be respected."""
-    up = [node for node in read.snapshot.nodes if not node.down and not node.cordoned]
-    admitted = admission(read.snapshot, read.values.eligible.values(), up, kept)
-    maker = ShapeMaker(
-        read.snapshot, read.capacity, read.values.rates, read.fabric, admitted
+    admitted = admission(
+        read.snapshot, read.values.eligible.values(), _open_nodes(read.snapshot), kept
     )
-    return replace(read, admission=admitted, maker=maker, kept=kept)
+    return replace(_admitting(read, admitted), kept=kept)
+
+
+def at_instant(read: Facts, job: Job, at: int) -> Facts:
+    """The facts with nodes admitting the job as they will then. `at`: seconds since 1970."""
+    up = _open_nodes(read.snapshot)
+    if not any(node.leaves for node in up):
+        return read
+    then = read.snapshot.model_copy(update={"now": datetime.fromtimestamp(at, UTC)})
+    return _admitting(read, admission(then, [job], up))
+
+
+def _admitting(read: Facts, admitted: Admission) -> Facts:
+    maker = ShapeMaker(read.snapshot, read.capacity, read.values.rates, read.fabric, admitted)
+    return replace(read, admission=admitted, maker=maker)
+
+
+def _open_nodes(snapshot: Snapshot) -> list[Node]:
+    return [node for node in snapshot.nodes if not node.down and not node.cordoned]
 
 
 def classify(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trencadis.models.base import seconds
-from trencadis.models.units import asks_for_mig
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.reserve.earliest import Finder
 from trencadis.solver.reserve.estimates import Estimates
 from trencadis.solver.reserve.forecast import Booking, Forecast
-from trencadis.solver.reserve.kept import Kept, Rank, Reservation
+from trencadis.solver.reserve.kept import Kept, Rank, Reservation, may_reserve
 from trencadis.solver.reserve.rank import ranks
 from trencadis.solver.reserve.tenants import tenants
 from trencadis.solver.score import Placement
@@ -77,9 +76,7 @@ def _candidates(
         job.name
         for job in read.values.eligible.values()
         if job.name not in placements
-        and job.group is None
-        and job.request.share is None
-        and not asks_for_mig(job.request)
+        and may_reserve(job)
         and read.can_run[job.name]
     ]
     return sorted(names, key=order.__getitem__)

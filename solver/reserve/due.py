@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from trencadis.models.base import seconds
-from trencadis.models.units import asks_for_mig
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, with_kept
 from trencadis.solver.reserve.estimates import Estimates
-from trencadis.solver.reserve.kept import Kept, Reservation
+from trencadis.solver.reserve.kept import Kept, Reservation, may_reserve
 from trencadis.solver.reserve.rank import ranks
 from trencadis.solver.same_places import on_same_nodes
 
@@ -19,9 +18,9 @@ def with_due(read: Facts) -> Facts:
     found = []
     for hold in snapshot.holds:
         job = read.values.eligible.get(hold.job)
-        if hold.kind != "reservation" or hold.at > snapshot.now or job is None:
+        if hold.kind != "reservation" or hold.at > snapshot.now:
             continue
-        if job.group is not None or job.request.share is not None or asks_for_mig(job.request):
+        if job is None or not may_reserve(job):
             continue
         worth = read.values.worth[job.name]
         shape = read.maker.shape(job, worth.tier, worth.size, "")

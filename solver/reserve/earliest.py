@@ -10,19 +10,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from trencadis.models import Job, TaskAllocation
 from trencadis.models.base import seconds
-from trencadis.solver.admission import admission
 from trencadis.solver.greedy import complete
 from trencadis.solver.ledger import Bundles, Ledger
-from trencadis.solver.model.problem import Facts
+from trencadis.solver.model.problem import Facts, at_instant
 from trencadis.solver.reserve.estimates import Estimates
 from trencadis.solver.reserve.forecast import Forecast
 from trencadis.solver.reserve.kept import Reservation
 from trencadis.solver.same_places import on_same_nodes
-from trencadis.solver.shapes import Shape, ShapeMaker
 
 PROBES = 60
 """Instants at which a job is tried; one that needs more gets no reservation."""
@@ -98,7 +95,8 @@ class Finder:
         if self.left <= 0:
             return None
         self.left -= 1
-        read, shape = self._then(job, at)
+        read, worth = at_instant(self.read, job, at), self.read.values.worth[job.name]
+        shape = read.maker.shape(job, worth.tier, worth.size, "")
         states = self.forecast.states(at, self.estimates.end_from(job, at))
         read = replace(read, capacity=replace(read.capacity, states=states))
         ledger = Ledger(read)
@@ -116,20 +114,6 @@ class Finder:
                 return None
             places = ledger.started[job.name]
         return Reservation(job.name, at, _tasks(places[1]))
-
-    def _then(self, job: Job, at: int) -> tuple[Facts, Shape]:
-        """The facts with nodes admitting the job as they would at that instant, and its shape."""
-        read, worth = self.read, self.read.values.worth[job.name]
-        nodes = [n for n in read.snapshot.nodes if not n.down and not n.cordoned]
-        maker = read.maker
-        if any(node.maintenance or node.free_until for node in nodes):
-            then = read.snapshot.model_copy(update={"now": datetime.fromtimestamp(at, UTC)})
-            admitted = admission(then, [job], nodes)
-            maker = ShapeMaker(
-                read.snapshot, read.capacity, read.values.rates, read.fabric, admitted
-            )
-            read = replace(read, admission=admitted, maker=maker)
-        return read, maker.shape(job, worth.tier, worth.size, "")
 
 
 def _tasks(bundles: Bundles) -> tuple[TaskAllocation, ...]:

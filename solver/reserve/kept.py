@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from trencadis.models import Job, TaskAllocation
 from trencadis.models.plan import Reserve
+from trencadis.models.units import asks_for_mig
 from trencadis.solver.reserve.estimates import Estimates
 
 Rank = tuple[bool, int, int, int, str]
@@ -32,6 +33,12 @@ class Reservation:
         """As the plan lists it."""
         at = datetime.fromtimestamp(self.at, UTC)
         return Reserve(job=self.job, at=at, allocation=self.tasks)
+
+
+def may_reserve(job: Job) -> bool:
+    """Whether it starts alone, and on whole GPUs or none."""
+    request = job.request
+    return job.group is None and request.share is None and not asks_for_mig(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,8 @@ class Kept:
         """Reservations that have the node."""
         return frozenset(i for i, entry in enumerate(self.reservations) if node in entry.nodes)
 
-    def for_growth(self) -> Kept | None:
+    def for_growth(self) -> Kept:
         """The same for further tasks of elastic jobs."""
-        if not self.reservations:
-            return None
         return replace(self, growth=True)
 
     def planned(self) -> Sequence[Reservation]:

@@ -24,9 +24,10 @@ def with_reservations(
     what it reserves: it is the best with the reservations as well. Where reservations and starts
     don't settle, it stays without any.
     """
-    first, before = outcome, promised(read)
     if not read.snapshot.policy.reservations:
-        return first_read, first
+        return first_read, outcome
+    first, before = outcome, promised(read)
+    nodes = {node.name: node for node in read.snapshot.nodes}
     due = first_read.kept
     asked = due
     for _ in range(PASSES):
@@ -34,7 +35,6 @@ def with_reservations(
         exchange = Exchange() if relieved is None else relieved.exchange
         ledger = outcome.ledger if relieved is None else relieved.ledger
         later = first_read if relieved is None else relieved.facts
-        nodes = {node.name: node for node in read.snapshot.nodes}
         placements = seat_all(later, ledger, nodes)
         kept = reserve(read, exchange, placements, before).after(due)
         if kept.reservations == asked.reservations:
