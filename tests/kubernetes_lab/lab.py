@@ -169,6 +169,14 @@ class Lab:
             "subjects": [{"apiGroup": group, "kind": "User", "name": "trencadis"}],
         }
         self.api.post(f"{root}/clusterrolebindings", binding)
+        # The API server learns of new rights by watching itself, a moment later.
+        self.wait(self._granted, self.tail("kube-apiserver"))
+
+    def _granted(self) -> bool:
+        try:
+            return bool(HttpApi(KubernetesOptions(kubeconfig=str(self.ours))).get("/apis"))
+        except RefusedError:
+            return False
 
     def _begin(self, part: str, *words: str) -> None:
         with (self.directory / f"{part}.log").open("ab") as log:

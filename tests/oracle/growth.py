@@ -39,7 +39,7 @@ def least_growth(snapshot: Snapshot, plan: Plan) -> tuple[int, int] | None:
     rest = _after(snapshot, plan)
     facts = Facts(rest)
     shrunk = {resize.job for resize in plan.resizes if resize.remove}
-    held = {hold.job for hold in snapshot.holds}
+    held = {hold.job for hold in snapshot.delayed}
     growing = [
         job
         for job in rest.jobs
@@ -99,7 +99,7 @@ def _after(snapshot: Snapshot, plan: Plan) -> Snapshot:
         if start is not None and start.waits_for:
             # In use, but not growing: as good as draining.
             update = {"state": "draining", "allocation": start.allocation, "start": snapshot.now}
-        elif start is not None and not any(hold.job == job.name for hold in snapshot.holds):
+        elif start is not None and not any(hold.job == job.name for hold in snapshot.delayed):
             tasks = start.allocation[: len(start.allocation) - start.further]
             update = {"state": "running", "allocation": tasks, "start": snapshot.now}
         elif job.name in resizes:
