@@ -12,7 +12,7 @@ from oracle.growth import least_growth
 
 from trencadis.models import Plan, Snapshot, Status
 from trencadis.models.apply import apply
-from trencadis.models.policy import Preemption
+from trencadis.models.policy import Policy, Preemption
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
 
@@ -252,3 +252,18 @@ def corrupted(snapshot: Snapshot, change: str) -> Plan:
 def test_wrong_growth_is_noticed(change: str, rules: set[str]) -> None:
     found = {violation.rule for violation in verify(WHOLE, corrupted(WHOLE, change)).violations}
     assert found == rules
+
+
+
+def test_tasks_that_are_worth_nothing_start_beside_a_searched_choice() -> None:
+    # What asks for nothing is worth nothing, so that the search may as well leave it out.
+    jobs = (
+        b.running("r0", b.somewhere("n0"), gpus=0),
+        b.job("j0", 2, 3, min_tasks=1),
+        b.job("j1", 0, 2, min_tasks=1),
+        b.job("j2", 1, 1),
+        b.job("j3", 1, 2, min_tasks=1),
+    )
+    policy = Policy(horizon_seconds=60)
+    plan = solve(b.snapshot(b.node("n0", 4), b.node("n1", 4), *jobs, policy=policy), EXACT)
+    assert further(plan)["j1"] == 1

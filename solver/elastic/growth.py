@@ -36,11 +36,13 @@ class Growth:
 def grow(nodes: Nodes, quotas: Quotas, limits: Limits) -> Growth:
     """The best further tasks for all who may have some."""
     growers = nodes.growers
-    choice = _greedy(nodes, quotas)
+    choice = _greedy(nodes, quotas, [{} for _ in growers])
     value, bound = _value(growers, choice), _most(nodes)
     columns = sum(len(room) for room in nodes.room) + sum(len(g.values) for g in growers)
     if value < bound and columns <= MAX_COLUMNS and not limits.over():
         choice, bound = _exact(nodes, quotas, choice, bound, limits)
+        # The search need not give what is worth nothing; who has room gets it all the same.
+        choice = _greedy(nodes, quotas, choice)
         value = _value(growers, choice)
     fresh = nodes.fresh()
     tasks = {
@@ -60,12 +62,16 @@ def _value(growers: Sequence[Grower], choice: Choice) -> int:
     )
 
 
-def _greedy(nodes: Nodes, quotas: Quotas) -> Choice:
-    """The task that is worth most for its size first, on the node that it leaves fullest."""
+def _greedy(nodes: Nodes, quotas: Quotas, given: Choice) -> Choice:
+    """Adds the task that is worth most for its size first, on the node that it leaves fullest."""
     growers = nodes.growers
     rest = nodes.fresh()
-    choice: Choice = [{} for _ in growers]
-    counts = [0] * len(growers)
+    choice = [dict(here) for here in given]
+    counts = [sum(here.values()) for here in given]
+    for grower, here in zip(growers, given, strict=True):
+        for name, count in here.items():
+            for _ in range(count):
+                rest[name].take(grower)
 
     def rank(index: int) -> tuple[int, str, int]:
         grower = growers[index]
@@ -73,7 +79,7 @@ def _greedy(nodes: Nodes, quotas: Quotas) -> Choice:
         per_gpu = grower.values[counts[index]] * 1_000 // max(1, grower.gpus)
         return -per_gpu, grower.job.name, index
 
-    heap = [rank(index) for index, grower in enumerate(growers) if grower.values]
+    heap = [rank(i) for i, grower in enumerate(growers) if counts[i] < len(grower.values)]
     heapify(heap)
     while heap:
         index = heappop(heap)[2]
