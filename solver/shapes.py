@@ -104,6 +104,7 @@ class ShapeMaker:
         self.admitted = admitted
         self.supply = supply
         self.pcie = any(state.node.nvlink.kind != "nvswitch" for state in supply.empty)
+        self.tasks = sum(job.minimum for job in snapshot.jobs)
 
     def place_key(self, job: Job) -> tuple[object, ...]:
         """Jobs with equal keys fit the same places."""
@@ -175,8 +176,10 @@ class ShapeMaker:
                 size_of_set = gpus if together else job.request.gpus
                 cost = rates.unlinked(tier, size_of_set, rest, speed)
             need = tuple(tasks * amount for amount in vector(job, self.supply.resources))
-            # What takes nothing of a node is bounded by its own number alone.
-            bounded = (n > 1 and bool(owner)) or not (gpus or each or any(need))
+            # What takes nothing of a node is bounded by its number alone, that of all jobs alike.
+            bounded = cap if n > 1 and owner else 0
+            if not (gpus or each or any(need) or bounded):
+                bounded = max(n, self.tasks)
             return Need(
                 gpus=gpus,
                 sets=tasks,
@@ -188,7 +191,7 @@ class ShapeMaker:
                 unlinked_cost=cost,
                 tier=tier if cost else -1,
                 exclusive=job.exclusive,
-                cap=cap // tasks if bounded else 0,
+                cap=bounded // tasks,
                 owner=owner,
                 pieces=each * tasks,
             )

@@ -141,3 +141,29 @@ def test_a_search_stopped_anywhere_keeps_its_bounds(snapshot: Snapshot, asks: in
     plan = solve(snapshot, EXACT, StopAfter(asks))
     assert verify(snapshot, plan).violations == ()
     assert_bounds_hold(snapshot, plan)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_jobs_that_ask_for_nothing_do_not_crowd_each_other_out(jobs: int, tasks: int) -> None:
+    # They share a node in any number; what one of them has is no bound for all.
+    plan = solve(
+        build.snapshot(build.node("n1", 1), *build.jobs(jobs, "j", 0, tasks, max_tasks_per_node=2)),
+        EXACT,
+    )
+    assert len(plan.starts) == jobs
+    assert all(stage.objective == stage.bound for stage in plan.proof.stages)
+
+
+def test_a_group_with_a_job_that_asks_for_nothing_competes_by_its_worth() -> None:
+    # "a" alone and the group fit together, and are worth more than "a" with "c".
+    jobs = [
+        build.job("a", 0),
+        build.job("c", 1),
+        build.job("d", 0, group="g"),
+        build.job("e", 1, group="g"),
+    ]
+    found = build.snapshot(build.node("n1", 1), *jobs)
+    plan = solve(found, EXACT)
+    assert {start.job for start in plan.starts} == {"a", "d", "e"}
+    assert_bounds_hold(found, plan)
