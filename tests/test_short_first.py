@@ -65,7 +65,7 @@ def test_a_long_job_that_waited_goes_before_a_short_one() -> None:
 
 
 def test_the_mean_wait_falls_to_that_of_shortest_first() -> None:
-    """Four jobs at once, longest first by name: shortest first waits 0+1+3+7 h instead of 8+4+2+0."""
+    """Four jobs at once, the longest named first: the shortest go first and wait 0, 1, 3, 7 h."""
     jobs = trace(*(entry(f"j{n}", 0, hours * HOUR, 4) for n, hours in enumerate((8, 4, 2, 1))))
     place = cluster(short_first_seconds=100 * HOUR)
     starts = first_starts(played(jobs, place, "trencadis"))
