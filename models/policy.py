@@ -137,6 +137,9 @@ class Policy(Record):
     round_seconds: Positive = 60
     aging_seconds: Positive = 14_400
     """After this wait a job weighs twice what it weighed at first."""
+    short_first_seconds: Positive | None = None
+    """Jobs that say they run shorter than this weigh more, in inverse proportion to their time, up
+    to a weight of 1,000: this lowers mean waits. Absent: runtimes don't matter to weights."""
     share_floor_milli: Annotated[int, Field(strict=True, ge=1, le=1_000)] = 100
     """Weight of the part of a queue above its entitlement."""
     slowdown_milli: ByName[Milli] = Field(

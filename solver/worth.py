@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job, Policy, Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.units import Sizes, asks_for_mig, sizes
 from trencadis.solver.capacity import Capacity
 from trencadis.solver.entitlement import QueueTree, entitlements, queue_tree, share_factors
+
+MOST_WEIGHT_MILLI = 1_000_000
+"""As of `Job.weight_milli`."""
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -95,6 +98,14 @@ def tier_of(snapshot: Snapshot, job: Job) -> int:
 def waited(snapshot: Snapshot, job: Job) -> int:
     """Seconds since it was submitted."""
     return max(0, seconds(snapshot.now) - seconds(job.submit))
+
+
+def weight_milli(policy: Policy, job: Job) -> int:
+    """Weight inside the tier while it waits; more for short jobs if the policy wants it so."""
+    if policy.short_first_seconds is None or job.runtime_seconds is None:
+        return job.weight_milli
+    short = job.weight_milli * policy.short_first_seconds // job.runtime_seconds
+    return min(MOST_WEIGHT_MILLI, max(job.weight_milli, short))
 
 
 def talks_across_slices(job: Job) -> bool:
@@ -184,7 +195,8 @@ def values(snapshot: Snapshot, supply: Capacity) -> Values:
         factors = share_factors(members, in_use[queue], entitled.get(queue, 0), table.floor)
         for job, tier, units in members:
             size = size_of(job, job.minimum, table, supply)
-            weight = table.tier_weight[tier] * job.weight_milli * factors[job.name]
+            weight = table.tier_weight[tier] * weight_milli(snapshot.policy, job)
+            weight *= factors[job.name]
             rate = weight * (aging + waited(snapshot, job))
             cost = rate * size * table.horizon
             wait = max(1, ceil_div(cost, 1_000 * aging * 1_000 * table.unit))

@@ -110,6 +110,7 @@ def draw_policy(pen: Pen, cluster: Cluster) -> Policy:
         else 86_400,
         horizon_seconds=pen.of(3_600, 60, 7, 1) if modes else 3_600,
         aging_seconds=pen.of(14_400, 1_000) if pen.has("aging") else 14_400,
+        short_first_seconds=pen.of(None, 600, 86_400) if pen.has("aging") else None,
         share_floor_milli=pen.of(500, 1, 333, 1_000) if pen.has("weights") else 500,
         slowdown_milli=slow,
         missed_preference_milli=pen.of(40, 0, 200) if pen.has("topology") else 40,

@@ -30,7 +30,7 @@ class Costs:
         of, tau = self.of, self.policy.aging_seconds
         name = job.name
         size = of.scale.size(of.asks[name], job.minimum)
-        product = of.tier_weight(job) * job.weight_milli * (tau + of.waited[name])
+        product = of.tier_weight(job) * of.weight(job) * (tau + of.waited[name])
         product *= of.shares[name] * size * self.policy.horizon_seconds
         return max(1, -(-product // (1_000 * tau * 1_000 * of.scale.unit)))
 

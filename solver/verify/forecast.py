@@ -43,7 +43,7 @@ def ranks(situation: Situation, targets: Mapping[Row, int], used: Mapping[Row, i
     for name, job in situation.eligible.items():
         row = job.queue, None
         short = targets.get(row, 0) > used.get(row, 0)
-        weight = situation.tier_weight(job) * job.weight_milli * situation.shares[name]
+        weight = situation.tier_weight(job) * situation.weight(job) * situation.shares[name]
         found[name] = (
             0 if short else 1,
             situation.tiers[name] if policy.priority_mode == "strict" else 0,

@@ -86,6 +86,13 @@ class Situation:
         policy = self.snapshot.policy
         return policy.tiers[self.tiers[job.name]].weight if policy.priority_mode != "strict" else 1
 
+    def weight(self, job: Job) -> int:
+        """W_j: what a waiting job weighs inside its tier, thousandths."""
+        span, weight = self.snapshot.policy.short_first_seconds, job.weight_milli
+        if span is not None and job.runtime_seconds is not None:
+            weight = max(weight, weight * span // job.runtime_seconds)
+        return min(weight, 1_000_000)
+
 
 def situate(snapshot: Snapshot) -> Situation:
     """Work out what the plan doesn't change."""

@@ -20,9 +20,17 @@ def tier_weight(facts: Facts, job: Job) -> int:
     return facts.policy.tiers[facts.tier(job)].weight
 
 
+def waiting_weight(facts: Facts, job: Job) -> int:
+    """`W_j`."""
+    weight = job.weight_milli
+    if facts.policy.short_first_seconds and job.runtime_seconds:
+        weight = max(weight, weight * facts.policy.short_first_seconds // job.runtime_seconds)
+    return min(weight, 1_000_000)
+
+
 def wait(facts: Facts, job: Job, share: int) -> int:
     tau = facts.policy.aging_seconds
-    cost = tier_weight(facts, job) * job.weight_milli * (tau + facts.waited(job)) * share
+    cost = tier_weight(facts, job) * waiting_weight(facts, job) * (tau + facts.waited(job)) * share
     cost *= facts.size(job) * facts.policy.horizon_seconds
     return max(1, ceil_div(cost, 1_000 * tau * 1_000 * facts.U))
 

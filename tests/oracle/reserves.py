@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from oracle.costs import targets
+from oracle.costs import targets, waiting_weight
 from oracle.facts import Facts, instant
 from oracle.ground import ground_now
 from oracle.rules import can_run_on_empty, placements
@@ -35,7 +35,7 @@ class Order:
     def _rank(self, job: Job, short: set[str]) -> tuple[object, ...]:
         facts, policy = self.facts, self.facts.policy
         tier = facts.tier(job)
-        heavy = job.weight_milli * self.shares[job.name]
+        heavy = waiting_weight(facts, job) * self.shares[job.name]
         heavy *= policy.aging_seconds + facts.waited(job)
         if policy.priority_mode == "weighted":
             heavy, tier = heavy * policy.tiers[tier].weight, 0
