@@ -51,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=0.0, metavar="P", help="shared nodes")
     parser.add_argument("--mode", choices=("strict", "weighted"), default="strict")
     parser.add_argument("--preempt-budget", type=int, metavar="N", help="jobs; none where absent")
+    parser.add_argument("--reservations", type=int, metavar="K", help="the policy's where absent")
     parser.add_argument("--time-limit", type=float, metavar="S", help="the policy's where absent")
     parser.add_argument("--gap", type=float, metavar="G", help="the policy's where absent")
     parser.add_argument("--workers", type=int, default=8, metavar="N")
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         report = {"nodes": args.nodes, "pending": args.pending, **measured}
         report |= {"seed": args.seed, "load": args.load, "mode": args.mode}
         report |= {"mig": args.mig, "share": args.share, "shape": args.shape}
+        if args.reservations is not None:
+            report["reservations"] = args.reservations
         if args.baseline:
             report["naive"] = json.loads(child(NAIVE, str(file), *options))
             report["ratio"] = round(report["naive"]["solve_s"] / report["solve_s"], 1)
@@ -109,7 +112,10 @@ def write_snapshot(args: argparse.Namespace, file: Path) -> None:
             mig=args.mig,
             share=args.share,
         )
-    policy = snapshot.policy.model_copy(update={"priority_mode": args.mode})
+    changes: dict[str, Any] = {"priority_mode": args.mode}
+    if args.reservations is not None:
+        changes["reservations"] = args.reservations
+    policy = snapshot.policy.model_copy(update=changes)
     snapshot = snapshot.model_copy(update={"policy": policy})
     file.write_text(snapshot.model_dump_json(exclude_defaults=True), encoding="utf-8")
 
