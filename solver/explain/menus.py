@@ -71,12 +71,12 @@ def menu(
     if need.linked and node.nvlink.kind == "none":
         return None
     if _adds_up(node, here, need):
-        parts = _Parts(node, here, need, victims, supply.resources)
-        free, most = parts.number([], cap), parts.number(range(len(victims)), cap)
+        sums = _Parts(node, here, need, victims, supply.resources)
+        free, most = sums.number([], cap), sums.number(range(len(victims)), cap)
         if most <= free:
             return Menu(node.name, free, (), exact=True) if most else None
-        chosen = list(range(len(victims))) if exact else parts.useful(costs)
-        more = parts.cheapest(chosen, costs, cap, free)
+        chosen = list(range(len(victims))) if exact else sums.useful(costs)
+        more = sums.cheapest(chosen, costs, cap, free)
     else:
 
         def room(gone: Sequence[str]) -> int:
