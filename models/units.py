@@ -33,6 +33,11 @@ def asks_for_mig(request: Request) -> bool:
     return bool(request.mig or request.mig_memory_mib or request.mig_compute_milli)
 
 
+def takes_part(request: Request) -> bool:
+    """Whether a task asks for a part of a GPU: slices or a share."""
+    return request.share is not None or asks_for_mig(request)
+
+
 def uses_gpu(request: Request) -> bool:
     """Whether a task uses GPUs: whole ones, slices or a share."""
     return bool(request.gpus) or request.share is not None or asks_for_mig(request)

@@ -187,11 +187,19 @@ def _state(
 
 
 def node_state(
-    node: Node, occupants: list[tuple[Job, TaskAllocation]], supply: Capacity
+    node: Node,
+    occupants: list[tuple[Job, TaskAllocation]],
+    supply: Capacity,
+    parts: Snapshot | None = None,
 ) -> NodeState:
-    """A node as these occupants would leave it, whatever the snapshot says of it: for jobs on
-    whole GPUs; slices and shares find nothing there."""
-    return _state(node, occupants, supply.resources, supply.cutter, Cuts((), (), {}))
+    """A node as these occupants would leave it, whatever the snapshot says of it.
+
+    `parts`: the snapshot whose policy tells what GPUs in parts may become; without it, slices and
+    shares find nothing there.
+    """
+    knife = supply.cutter
+    cuts = Cuts((), (), {}) if parts is None else cuts_of(parts, knife, node, occupants)
+    return _state(node, occupants, supply.resources, knife, cuts)
 
 
 def _take_unknown(counts: dict[str, int], job: Job) -> None:

@@ -520,3 +520,57 @@ def test_a_smaller_share_is_offered_where_one_fits() -> None:
     found = Answers(b.snapshot(machine, taken, wants))["a"]
     shape = remedy(found, "shape")
     assert shape.sentence == "ask for a share of 350 milli-GPU instead of 500"
+
+
+def on_slices(*instances: tuple[str, str, int], wants: str) -> Snapshot:
+    """One A100 in MIG mode with a job per instance, of which the i-th ends in i + 1 hours."""
+    machine = b.node("n1", 1, A100, mig=(0,))
+    busy = [
+        on_slice(*instance).model_copy(update={"start": b.NOW, "runtime_seconds": 3_600 * (i + 1)})
+        for i, instance in enumerate(instances)
+    ]
+    return b.snapshot(machine, busy, b.job("a", request=Request(mig=(wants,))))
+
+
+HOLES = (("r", "1g.5gb", 0), ("s", "1g.5gb", 1), ("t", "1g.5gb", 5))
+
+
+def test_case_5_which_job_to_stop_for_a_slice_and_when_one_ends() -> None:
+    """1g at 0, 1, 5: a 3g at 4 once the last is gone, a 3g at 0 only once the first two are."""
+    found = Answers(on_slices(*HOLES, wants="3g.20gb"))["a"]
+    assert found.code == Reason.FRAGMENTED
+    assert found.evidence["restarts"] == 1
+    stop = remedy(found, "stop")
+    assert stop.stop == ("t",)
+    assert stop.cheapest
+    # r and s are gone after two hours, which opens start 0; t goes after three.
+    assert remedy(found, "wait").at == b.ago(-2 * 3_600)
+    assert remedy(found, "shape").sentence == "ask for 2g.10gb instead of 3g.20gb"
+    assert found.when is not None
+    assert found.when.best == b.ago(-2 * 3_600)
+
+
+def test_case_5_a_whole_layout_takes_all_to_stop() -> None:
+    found = Answers(on_slices(*HOLES, wants="7g.40gb"))["a"]
+    assert remedy(found, "stop").stop == ("r", "s", "t")
+    assert remedy(found, "wait").at == b.ago(-3 * 3_600)
+
+
+def test_case_6_a_lone_4g_has_one_start() -> None:
+    """Beside 3g at 0 no 4g starts, though four compute slices are free: it stops for it."""
+    found = Answers(on_slices(("r", "3g.20gb", 0), wants="4g.20gb"))["a"]
+    assert found.code == Reason.FRAGMENTED
+    assert remedy(found, "stop").stop == ("r",)
+    assert remedy(found, "wait").at == b.ago(-3_600)
+
+
+def test_a_share_waits_for_one_of_those_that_share() -> None:
+    machine = b.node("n1", 1, shareable=True, max_jobs_per_gpu=2)
+    half = Request(share=Share(gpu_milli=500))
+    busy = [
+        b.running(name, b.at("n1", 0), request=half, start=b.NOW, runtime_seconds=hours * 3_600)
+        for name, hours in (("r", 2), ("s", 1))
+    ]
+    found = Answers(b.snapshot(machine, busy, b.job("a", request=half)))["a"]
+    assert len(remedy(found, "stop").stop) == 1
+    assert remedy(found, "wait").at == b.ago(-3_600)

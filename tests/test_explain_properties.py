@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import ALL, NODES, QUEUES, TOPOLOGY, snapshots
 
-from trencadis.models import Job, Plan, Snapshot, apply
+from trencadis.models import (
+    Job,
+    MigInstance,
+    Plan,
+    Request,
+    Snapshot,
+    TaskAllocation,
+    apply,
+)
 from trencadis.models.check import check
 from trencadis.models.explanation import NEVER, Explanation, Reason
 from trencadis.models.order import in_order
@@ -262,3 +270,55 @@ def _one_move_does(after: Snapshot, name: str) -> bool:
             if alone.starts(after.model_copy(update={"jobs": jobs}), [name]):
                 return True
     return False
+
+
+@st.composite
+def sliced(draw: st.DrawFn) -> Snapshot:
+    """One or two A100 in MIG mode, some legal instances in use, and one slice waited for."""
+    model, count = "A100-SXM4-40GB", draw(st.integers(1, 2))
+    machine = b.node("n1", count, model, mig=tuple(range(count)))
+    busy = []
+    for gpu in range(count):
+        taken: set[int] = set()
+        for start in draw(st.lists(st.integers(0, 6), max_size=4, unique=True)):
+            profile, length = draw(st.sampled_from((("1g.5gb", 1), ("2g.10gb", 2), ("3g.20gb", 4))))
+            covers = set(range(start, start + length))
+            if taken & covers or start not in LEGAL[profile]:
+                continue
+            taken |= covers
+            where = TaskAllocation(
+                node="n1", gpus=(gpu,), mig=(MigInstance(profile=profile, start=start),)
+            )
+            busy.append(
+                b.running(
+                    f"r{gpu}{start}",
+                    where,
+                    ran=draw(st.sampled_from((60, 3_600))),
+                    request=Request(mig=(profile,)),
+                    priority=draw(st.sampled_from(("low", "normal"))),
+                    runtime_seconds=draw(st.sampled_from((None, 4_000, 9_000))),
+                )
+            )
+    wants = draw(st.sampled_from(("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")))
+    return b.snapshot(machine, busy, b.job("j", request=Request(mig=(wants,))))
+
+
+LEGAL = {"1g.5gb": range(7), "2g.10gb": (0, 2, 4), "3g.20gb": (0, 4)}
+
+
+@settings(max_examples=2 * EXAMPLES, deadline=None)
+@given(sliced())
+def test_remedies_for_slices_hold_and_none_is_missed(snap: Snapshot) -> None:
+    """Every remedy is solved; whoever waits for a slice is told whom to stop, no job in vain."""
+    after, _, answers = explained(snap)
+    for answer in answers:
+        stops = [remedy.stop for remedy in answer.remedies if remedy.kind == "stop"]
+        assert stops or answer.code in (Reason.DRAINING, Reason.OUTRANKED)
+        for remedy in answer.remedies:
+            changed = with_remedy(after, answer.job, remedy)
+            check(only(changed, [answer.job]))
+            assert starts_alone(changed, [answer.job]), remedy
+            for name in remedy.stop:
+                rest = tuple(other for other in remedy.stop if other != name)
+                fewer = remedy.model_copy(update={"stop": rest})
+                assert not starts_alone(with_remedy(after, answer.job, fewer), [answer.job])

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trencadis.models import Job, Limits, Snapshot
-from trencadis.models.units import asks_for_mig
+from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState, capacity, node_state
 from trencadis.solver.explain.menus import Occupants, occupants
 from trencadis.solver.explain.place import Place, place_of
@@ -77,8 +77,8 @@ class Alone:
         supply = replace(capacity(bare), resources=self.base.supply.resources)
         return replace(place_of(snapshot, supply=supply), rates=self.base.rates)
 
-    def states(self, snapshot: Snapshot) -> list[NodeState]:
-        """The nodes that take work in a variant, by name."""
+    def states(self, snapshot: Snapshot, *, parts: bool = False) -> list[NodeState]:
+        """The nodes that take work in a variant, by name; with GPUs in parts if `parts`."""
         here = occupants(snapshot)
         states = []
         for node in sorted(snapshot.nodes, key=lambda node: node.name):
@@ -88,9 +88,9 @@ class Alone:
             if any(job.exclusive and job.on_nodes for job, _ in on):
                 continue
             # Tasks are told apart by identity; the table keeps them alive, so ids stay theirs.
-            key = (id(node), tuple((job.name, id(task)) for job, task in on))
+            key = (id(node), parts, tuple((job.name, id(task)) for job, task in on))
             if key not in self._states:
-                state = node_state(node, on, self.base.supply)
+                state = node_state(node, on, self.base.supply, snapshot if parts else None)
                 self._states[key] = (on, state)
             states.append(self._states[key][1])
         return states
@@ -98,11 +98,7 @@ class Alone:
     def starts(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
         """Whether the unit (a job, or all waiting jobs of a group) starts if nobody else waits."""
         alone = only(snapshot, unit)
-        parts = any(
-            asks_for_mig(job.request) or job.request.share is not None
-            for job in alone.jobs
-            if job.name in unit
-        )
+        parts = any(takes_part(job.request) for job in alone.jobs if job.name in unit)
         # Groups share limits and room, and pieces of GPUs are found by the round alone.
         if len(unit) > 1 or parts or alone.policy.fragmentation == "weighted":
             started = {start.job for start in solve(alone, EXACT).starts}

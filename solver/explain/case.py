@@ -8,6 +8,7 @@ from functools import cached_property
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.explanation import Raise, Remedy
+from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.changes import at_time, with_raises, with_remedy
@@ -45,7 +46,12 @@ class Case:
     @cached_property
     def states(self) -> list[NodeState]:
         """The nodes as the plan leaves them."""
-        return self.alone.states(self.base)
+        return self.alone.states(self.base, parts=self.parts)
+
+    @property
+    def parts(self) -> bool:
+        """Whether the job asks for slices or a share."""
+        return takes_part(self.job.request)
 
     @property
     def single(self) -> bool:
@@ -69,7 +75,7 @@ class Case:
         """Whether the job fits at a later time if nothing starts, limits aside."""
         snapshot = at_time(self.base, instant)
         return self.alone.place(snapshot).fits(
-            self.job, self.alone.states(snapshot), self.models
+            self.job, self.alone.states(snapshot, parts=self.parts), self.models
         )
 
     def starts(self, snapshot: Snapshot) -> bool:

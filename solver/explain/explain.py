@@ -17,7 +17,6 @@ from trencadis.solver.explain.remedies import case_of, remedies
 from trencadis.solver.explain.said import Said
 from trencadis.solver.explain.scene import Scene, scene_of
 from trencadis.solver.explain.sliced import in_pieces
-from trencadis.solver.explain.slimmer import slimmer
 from trencadis.solver.explain.starting import Outlook
 from trencadis.solver.explain.starts import explain_placed
 
@@ -68,19 +67,12 @@ class Explainer:
         assumptions = [f"the plan is {self.plan.proof.status.value}"]
         if not help_:
             return _explanation(job, said, self._conflicts(job), "plan", assumptions)
-        if in_pieces(job):
-            # To stop, to move or to wait for jobs on slices takes rooms that know them.
-            part = slimmer(case_of(self.scene, self.alone, job, said.code))
-            if any(remedy.in_round is not True for remedy in part):
-                assumptions.append(ALONE)
-            plain = _explanation(job, said, self._conflicts(job), "plan", assumptions)
-            return plain.model_copy(update={"remedies": part})
-        if said.code is Reason.OUTRANKED:
+        if said.code is Reason.OUTRANKED and not in_pieces(job):
             said = competitors(self.scene, self.following, job, said)
         case = case_of(self.scene, self.alone, job, said.code)
         found, none = remedies(self.scene, case, said.code)
         proof = _proof(said.code)
-        if said.code in SHORT:
+        if said.code in SHORT and not in_pieces(job):
             said = freeable(case, said)
             lost = impossible(case.base, case.place, job, case.models)
             proof = "moved" if lost else "alone-now"

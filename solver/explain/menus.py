@@ -59,29 +59,32 @@ def menu(
     cap: int,
     costs: Mapping[str, int],
     supply: Capacity,
+    parts: Snapshot | None = None,
 ) -> Menu | None:
     """The menu of a node; None if nothing fits whatever is stopped.
 
     `costs`: of the jobs that may be stopped. `cap`: the most needs on the node, 0 for any number.
+    `parts`: as of `node_state`, for a need of slices or shares.
     """
     victims = sorted({job.name for job, _ in here if job.name in costs})
     exact = len(victims) <= MOST_VICTIMS
     if need.linked and node.nvlink.kind == "none":
         return None
     if _adds_up(node, here, need):
-        parts = _Parts(node, here, need, victims, supply.resources)
-        free, most = parts.number([], cap), parts.number(range(len(victims)), cap)
+        sums = _Parts(node, here, need, victims, supply.resources)
+        free, most = sums.number([], cap), sums.number(range(len(victims)), cap)
         if most <= free:
             return Menu(node.name, free, (), exact=True) if most else None
-        chosen = list(range(len(victims))) if exact else parts.useful(costs)
-        more = parts.cheapest(chosen, costs, cap, free)
+        chosen = list(range(len(victims))) if exact else sums.useful(costs)
+        more = sums.cheapest(chosen, costs, cap, free)
     else:
 
         def room(gone: Sequence[str]) -> int:
             left = [(job, task) for job, task in here if job.name not in gone]
             if any(job.exclusive and job.on_nodes for job, _ in left):
                 return 0
-            number = fits(need, node_state(node, left, supply), need.columns.bit_length() - 1)
+            state = node_state(node, left, supply, parts)
+            number = fits(need, state, need.columns.bit_length() - 1)
             return min(number, cap) if cap else number
 
         free, most = room(()), room(victims)
@@ -105,6 +108,7 @@ def _adds_up(node: Node, here: Occupants, need: Need) -> bool:
         known
         and max(taken.values(), default=0) <= 1
         and not need.exclusive
+        and not need.pieces
         and not any(job.exclusive for job, _ in here)
         and not (need.linked and node.nvlink.kind == "links")
     )
@@ -220,8 +224,13 @@ def states_without(
     gone: Sequence[str],
     supply: Capacity,
     known: States | None = None,
+    *,
+    parts: bool = False,
 ) -> list[NodeState]:
-    """The nodes that take work once some jobs are gone. `known`: states worked out before."""
+    """The nodes that take work once some jobs are gone; with GPUs in parts if `parts`.
+
+    `known`: states worked out before, with the same `parts`.
+    """
     states, leaving = [], frozenset(gone)
     known = {} if known is None else known
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
@@ -232,7 +241,9 @@ def states_without(
         if key not in known:
             left = [(job, task) for job, task in on if job.name not in leaving]
             closed = any(job.exclusive and job.on_nodes for job, _ in left)
-            known[key] = None if closed else node_state(node, left, supply)
+            known[key] = (
+                None if closed else node_state(node, left, supply, snapshot if parts else None)
+            )
         state = known[key]
         if state is not None:
             states.append(state)

@@ -18,6 +18,7 @@ from trencadis.solver.explain.raises import beside, raise_text
 from trencadis.solver.explain.said import names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.shape import shapes
+from trencadis.solver.explain.slimmer import slimmer
 from trencadis.solver.explain.stop import Stopper, Victims
 from trencadis.solver.explain.wait import wait
 from trencadis.solver.preempt.victims import gpus_of
@@ -90,6 +91,9 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
             yield kind, f"{ahead[0]} goes first: its queue keeps its order"
         return
     if code in (Reason.KIND_OF_GPU, Reason.NOT_WORTH_IT):
+        if case.parts:
+            for remedy in slimmer(case):
+                yield "shape", remedy
         return
     if code not in HOPELESS and code is not Reason.NEVER_UNDER_LIMIT:
         yield "wait", wait(case, rules=code in RULES | LIMITS | {Reason.LENDING, Reason.GROUP})
@@ -104,8 +108,14 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
     if code is Reason.LENDING:
         yield "limit", "guarantees that are not lent keep the GPUs, not a limit"
     elif code not in HOPELESS and not case.fits():
-        yield "move", _move(case)
+        if not case.parts:
+            yield "move", _move(case)
         yield "stop", _stop(case)
+    if case.parts:
+        # Who could move where, and what new nodes could be cut into, is not worked out for parts.
+        for remedy in slimmer(case):
+            yield "shape", remedy
+        return
     for shape in _shapes(case):
         yield "shape", shape
     if not case.fits():
@@ -162,7 +172,7 @@ def _stop(case: Case) -> Remedy | str:
         ("not all preemptible", lambda v: v.name not in now),
         ("with what starts now held back", lambda v: v.preemptible or v.name in now),
     )
-    stopper = Stopper(snapshot, case.place)
+    stopper = Stopper(snapshot, case.place, parts=case.parts)
     before = -1
     for scope, allowed in scopes:
         costs = {other.name: loss(snapshot, other) for other in running if allowed(other)}

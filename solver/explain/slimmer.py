@@ -9,7 +9,6 @@ from trencadis.models import Job, Request
 from trencadis.models.explanation import Remedy
 from trencadis.models.mig import MigProfile, MigTable
 from trencadis.solver.capacity import NodeState, capacity
-from trencadis.solver.explain.beside import in_round
 from trencadis.solver.explain.case import Case
 
 TENTHS = 10
@@ -24,7 +23,7 @@ def slimmer(case: Case) -> tuple[Remedy, ...]:
     for text, ask in _smaller(case):
         remedy = Remedy(kind="shape", sentence=text, ask=ask, cheapest=False)
         if _somewhere(states, ask) and case.works(remedy):
-            return (in_round(case, remedy),)
+            return (remedy,)
     return ()
 
 

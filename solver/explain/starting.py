@@ -50,6 +50,9 @@ class Outlook:
             said.append(f"{some(self.unknown, 'running job')} without an estimate stay")
         if best is None:
             return StartRange(assumptions=tuple(said))
+        if case.parts:
+            said.append("likely and worst are not worked out for parts of GPUs")
+            return StartRange(best=best, assumptions=tuple(said))
         if case.job.name not in self.order or code in AWAY or not case.single:
             said.append("likely and worst depend on rules, not on room alone")
             return StartRange(best=best, assumptions=tuple(said))

@@ -34,8 +34,10 @@ class Victims:
 class Stopper:
     """Finds victims on the nodes of a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, place: Place) -> None:
+    def __init__(self, snapshot: Snapshot, place: Place, *, parts: bool = False) -> None:
+        """`parts`: for a job that asks for slices or a share."""
         self.snapshot, self.place = snapshot, place
+        self.parts = snapshot if parts else None
         self.supply = place.supply
         self.here = occupants(snapshot)
         self._known: States = {}
@@ -46,7 +48,10 @@ class Stopper:
         }
 
     def _states(self, gone: Sequence[str]) -> list[NodeState]:
-        return states_without(self.snapshot, self.here, gone, self.supply, self._known)
+        return states_without(
+            self.snapshot, self.here, gone, self.supply, self._known,
+            parts=self.parts is not None,
+        )
 
     def cheapest(
         self, job: Job, models: Iterable[str | None], costs: Mapping[str, int]
@@ -95,7 +100,9 @@ class Stopper:
         menus = []
         for name in open_:
             here = self.here.get(name, [])
-            found = menu(self.nodes[name], here, way.need, cap, costs, self.supply)
+            found = menu(
+                self.nodes[name], here, way.need, cap, costs, self.supply, self.parts
+            )
             if found is not None:
                 menus.append(found)
         exact = all(entry.exact for entry in menus)
@@ -133,7 +140,9 @@ class Stopper:
             if best is not None and price > best[0]:
                 break
             here = self.here[name]
-            found = menu(self.nodes[name], here, way.need, cap, costs, self.supply)
+            found = menu(
+                self.nodes[name], here, way.need, cap, costs, self.supply, self.parts
+            )
             if found is None or found.free or not found.more:
                 continue
             exact = exact and found.exact
