@@ -223,6 +223,75 @@ def test_away_is_no_round(world: World, kubeconfig: Path, tmp_path: Path) -> Non
     assert loop(live).round()
 
 
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_passing_faults_end_no_loop(
+    world: World, kubeconfig: Path, tmp_path: Path, status: int
+) -> None:
+    """Any request may fail, first before it is looked at; then the faults pass."""
+    draw = random.Random(status)
+    sizes = fill(world)
+    live = context(world, kubeconfig, tmp_path / "state")
+    running = loop(live, {"ml/d": "ml/b"})
+    faults = 0
+
+    def fails(_method: str, _path: str) -> None:
+        nonlocal faults
+        if draw.random() < chance:
+            faults += 1
+            raise WrongError(status, "not now")
+
+    world.before = fails
+    for chance in (1.0, *(0.1 for _ in range(40)), *(0.0 for _ in range(60))):
+        well = running.round()
+        assert well or chance
+        world.tick()
+        if done(world) and not chance:
+            break
+    assert faults > 10
+    running.round()
+    assert_each_ran_once_where_planned(world, tmp_path / "state", sizes, whole=False)
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_passing_faults_end_no_watchdog(
+    world: World, kubeconfig: Path, tmp_path: Path, status: int
+) -> None:
+    """Whichever request of handing back fails, the next look does the rest."""
+    fill(world)
+    live = context(world, kubeconfig, tmp_path / "state")
+    live.store.put(mode="enforce", interval="1", beat="2020-01-01T00:00:00+00:00")
+    dog = Watchdog(live, since_start=False)
+    for good in range(2, 200):  # the first asks whether the server is alive
+        left = good
+
+        def fails(_method: str, _path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise WrongError(status, "not now")
+
+        world.before = fails
+        dog.check()
+        if left > 0:
+            break
+    assert left > 0
+    assert all(not pod["spec"]["schedulingGates"] for pod in world.pods())
+
+
+def test_no_right_to_read_is_one_line(world: World, kubeconfig: Path, program: Program) -> None:
+    def forbidden(_method: str, path: str) -> None:
+        if path.startswith(("/api/v1", "/apis/")):
+            raise WrongError(403, f"{path} is forbidden")
+
+    world.before = forbidden
+    config = desk(kubeconfig)
+    for words in (("snapshot",), ("run", "--rounds", "1"), ("pause",)):
+        told = program("kubernetes", *words, "--config", config)
+        assert told.code == 69, (words, told.err)
+        assert "forbidden" in told.err
+        assert len(told.err.splitlines()) == 1, told.err
+
+
 # The commands
 
 

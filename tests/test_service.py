@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -256,6 +259,38 @@ def test_beyond_loopback_a_token_or_a_certificate_is_required() -> None:
     for text, words in (("short", "16"), ("a b c", "at most one"), ("", "no token")):
         with pytest.raises(InvalidInputError, match=words):
             read_tokens(text, "tokens")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_tls_lets_in_who_has_a_certificate(tmp_path: Path) -> None:
+    """A client without one isn't answered; one with it asks as the schedulers do, or by token."""
+    for name in ("service", "scheduler"):
+        subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+        files = ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        subprocess.run([*words, *subject, *files], cwd=tmp_path, check=True, capture_output=True)
+    config = Config(
+        port=0, workers=1, threads=1, tokens=read_tokens(f"{ALL}\n", "tokens"),
+        certificate=tmp_path / "service.pem", key=tmp_path / "service.key",
+        client_ca=tmp_path / "scheduler.pem",
+    )  # fmt: skip
+    with serving(config) as served:
+        url = served.url.replace("http:", "https:")
+        stranger = ssl.create_default_context(cafile=tmp_path / "service.pem")
+        with (
+            httpx.Client(base_url=url, verify=stranger, trust_env=False) as client,
+            pytest.raises(httpx.TransportError),
+        ):
+            client.get("/healthz")
+        known = ssl.create_default_context(cafile=tmp_path / "service.pem")
+        known.load_cert_chain(tmp_path / "scheduler.pem", tmp_path / "scheduler.key")
+        with httpx.Client(base_url=url, verify=known, trust_env=False) as client:
+            assert client.get("/healthz").status_code == 200
+            asked = {"Pod": {"metadata": {"name": "p"}}, "NodeNames": []}
+            assert client.post("/scheduler/filter", json=asked).status_code == 200
+            problem(client.get("/v1/plan"), 401)
+            admin = {"Authorization": f"Bearer {ALL}"}
+            assert client.get("/v1/plan", headers=admin).status_code not in (401, 403)
 
 
 def test_the_command_refuses_what_is_unsafe(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trencadis.adapters.live.carry import carry_out, send_due
-from trencadis.adapters.live.cluster import Reading, UnavailableError
+from trencadis.adapters.live.cluster import Reading, RefusedError, UnavailableError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.handback import hand_back
 from trencadis.adapters.live.logs import decision
@@ -65,6 +65,9 @@ class Loop:
             return self._decide(reading, epoch, began)
         except UnavailableError as error:
             decision(context.log, "away", level=logging.WARNING, reason=str(error))
+        except RefusedError as error:
+            # Of an action it is settled where it is sent; here it was a look, and rights may come.
+            decision(context.log, "refused", level=logging.WARNING, reason=str(error))
         except FencedError:
             decision(context.log, "fenced", level=logging.WARNING, reason="jobs were given back")
         except InvalidInputError as error:

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trencadis.adapters.live.cluster import UnavailableError
+from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.handback import hand_back
 
@@ -41,7 +41,7 @@ class Watchdog:
             return []
         try:
             given, _ = hand_back(context, f"{int(missed)} rounds were missed")
-        except UnavailableError as error:
+        except (RefusedError, UnavailableError) as error:
             context.log.warning("native scheduler away", extra={"detail": {"reason": str(error)}})
             return []
         if given:
