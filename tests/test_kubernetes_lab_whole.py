@@ -1,4 +1,4 @@
-"""Loop and extender at once, on one real cluster: gated gangs, others' pods, budgets, preemption."""
+"""Loop and extender at once on a real cluster: gated gangs, others' pods, budgets, preemption."""
 
 from __future__ import annotations
 
