@@ -43,8 +43,9 @@ def test_init_writes_files_that_work(program: Program, solver: FakeSolver) -> No
     assert load_policy(policy, toml=True) == Policy()
     for name in Policy.model_fields:
         if name != "schema_version":
-            before, _, _ = policy.partition(f"\n{name} =")
-            before = before if f"\n{name} =" in policy else policy.partition(f"[{name}]")[0]
+            # Set, left out as absent, or a table.
+            marks = (f"\n{name} =", f"\n# {name} =", f"[{name}]")
+            before = next(policy.partition(mark)[0] for mark in marks if mark in policy)
             assert before.rstrip("\n[").rpartition("\n")[2].startswith("#"), name
     snap, warnings = load_snapshot(Path("snapshot.json").read_bytes())
     assert warnings == []

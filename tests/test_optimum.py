@@ -13,7 +13,7 @@ from exact import EXACT, assert_exact, objectives, solve_exactly
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from trencadis.models import Plan, Request, Share, Snapshot, load_snapshot
+from trencadis.models import Plan, Request, Segments, Share, Snapshot, load_snapshot
 from trencadis.solver.model.problem import Thresholds
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
@@ -167,3 +167,14 @@ def test_a_group_with_a_job_that_asks_for_nothing_competes_by_its_worth() -> Non
     plan = solve(found, EXACT)
     assert {start.job for start in plan.starts} == {"a", "d", "e"}
     assert_bounds_hold(found, plan)
+
+
+def test_an_exclusive_job_keeps_out_gangs_in_domains_that_ask_for_nothing() -> None:
+    # "b" beside "a" is best; the count must not promise it beside the exclusive job.
+    jobs = [
+        build.job("a", 1),
+        build.job("b", 0, 2, segments=Segments(tasks=2, level="spine")),
+        build.job("c", 1, exclusive=True),
+    ]
+    node = build.node("n1", 1, fabric=("s0", "l0"))
+    solve_exactly(build.snapshot(node, *jobs, levels=("spine", "leaf")))

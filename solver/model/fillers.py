@@ -84,9 +84,8 @@ def _pattern_use(
             amount += number * supply.located[located].need[d]
     if _exclusive(cls, p):
         flows = sum(
-            number * max(
-                (supply.needs[n].need[d] for n, s in cls.slot_of.items() if s == slot), default=0
-            )
+            number
+            * max((supply.needs[n].need[d] for n, s in cls.slot_of.items() if s == slot), default=0)
             for slot, number in pattern.counts
         )
         amount += max(0, min(state.free[d] for state in cls.nodes) - flows - amount)
@@ -100,15 +99,19 @@ def _keep_out_of_exclusive(problem: Problem, program: Program, columns: Columns)
     for (c, p), column in columns.fills.items():
         if _exclusive(supply.classes[c], p):
             taken[supply.classes[c].family].append((column, c))
-    for (need, family), filler in columns.fillers.items():
-        terms = [(filler, 1)]
+    fillers = [(supply.needs[n], f, [filler]) for (n, f), filler in columns.fillers.items()]
+    located: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for (need, family, _), filler in columns.cell_fillers.items():
+        located[(need, family)].append(filler)
+    # Which domain an exclusive job's node is in is not counted: all domains of a family together.
+    fillers += [(supply.located[n], f, cells) for (n, f), cells in located.items()]
+    for ask, family, cells in fillers:
+        terms = [(filler, 1) for filler in cells]
         for column, c in taken.get(family, ()):
             cls = supply.classes[c]
-            least = min(
-                fits(supply.needs[need], state, cls.type.column) for state in cls.nodes
-            )
+            least = min(fits(ask, state, cls.type.column) for state in cls.nodes)
             terms.append((column, least))
-        program.row(terms, -INFINITE, program.high[filler])
+        program.row(terms, -INFINITE, sum(program.high[filler] for filler in cells))
 
 
 def _exclusive(cls: BinClass, p: int) -> bool:
