@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import pytest
 from live_fake import T0, Fake, Work, context, first_fit, loop
 
 from trencadis.adapters.live import reconcile
-from trencadis.adapters.live.carry import carry_out
+from trencadis.adapters.live.carry import carry_out, rehearse
 from trencadis.adapters.live.cluster import JobView, Reading, Terms
 from trencadis.adapters.live.config import Hook
 from trencadis.adapters.live.context import Context
@@ -249,3 +250,19 @@ def test_where_a_start_was_seen(nodes: tuple[str, ...], kind: str) -> None:
     view = SimpleNamespace(nodes=nodes, title="a", gpus={}, start=None)
     reconcile._begun(cast(Context, book), cast(Intent, intent), cast(JobView, view))
     assert said == [kind]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_victim_that_began_again_since_the_plan_is_spared(anew: bool, tmp_path: Path) -> None:
+    # Who applies a kept plan has no snapshot of its time, only what is there now.
+    began = T0 - timedelta(hours=1)
+    victim = Work(4, state="running", on=("n1",), start=began, left=99)
+    fake = Fake({"v": victim, "u": Work(4)}, nodes=1)
+    live = context(fake, tmp_path / "state")
+    plan = first_fit(fake.read({}).snapshot, {"u": "v"})
+    fake.now += timedelta(seconds=300)
+    if anew:
+        victim.start = fake.now - timedelta(seconds=5)
+    reading = fake.read({})
+    (stop,) = (s for s in rehearse(live, plan, reading.snapshot, reading) if s.kind == "preempt")
+    assert stop.blocked == ("the job has been started anew since" if anew else None)

@@ -61,7 +61,7 @@ def _steps(
     stopped: set[str] = set()
     for preempt in sorted(plan.preempts, key=lambda action: action.job):
         view = reading.jobs.get(preempt.job)
-        blocked = may_stop(preempt, before.get(preempt.job), view, scope)
+        blocked = may_stop(preempt, before.get(preempt.job), view, scope, plan.now)
         if preempt.job in busy or preempt.job in stopped:
             blocked = "an action for it is under way"
         if blocked is None:

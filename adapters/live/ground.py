@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 
 from trencadis.adapters.live.cluster import JobView, Reading
 from trencadis.adapters.live.config import Scope
@@ -106,11 +107,12 @@ def may_start(ground: Ground, start: Start, reading: Reading) -> str | None:
 
 
 def may_stop(
-    preempt: Preempt, before: Job | None, view: JobView | None, scope: Scope
+    preempt: Preempt, before: Job | None, view: JobView | None, scope: Scope, decided: datetime
 ) -> str | None:
     """Why a job must not be stopped; None if it may.
 
-    `before` is the job in the snapshot that the plan was made for: another run is another job.
+    `before` is the job in the snapshot that the plan was made for, or in a later one where that is
+    gone; `decided`: the instant that the plan was made for. Another run is another job.
     """
     if view is None or before is None:
         return "the job is no longer there"
@@ -121,6 +123,8 @@ def may_stop(
     outside = [node for node in view.nodes if not scope.has_node(node)]
     if outside:
         return f"node {outside[0]} is out of scope"
-    if view.start != before.start or {t.node for t in before.allocation} != set(view.nodes):
+    younger = view.start is not None and view.start > decided
+    moved = {task.node for task in before.allocation} != set(view.nodes)
+    if younger or moved or view.start != before.start:
         return "the job has been started anew since"
     return None
