@@ -200,3 +200,23 @@ def test_the_verifier_catches_a_victim_of_the_same_tier() -> None:
     same = now.model_copy(update={"jobs": jobs})
     forged = plan.model_copy(update={"snapshot": same.fingerprint()})
     assert "victims" in {violation.rule for violation in verify(same, forged).violations}
+
+
+def test_who_was_kept_from_a_reprieve_by_a_start_that_another_took_is_asked_again() -> None:
+    """Once "high" goes on, "wide" must wait, and the guarantee is met without "mid" stopping."""
+    day = 24 * HOUR
+    snap = b.snapshot(
+        b.node("n1", 8),
+        b.node("n2", 8),
+        b.queue("one"), b.queue("two"), b.queue("owed", guarantee=8),
+        running("high", "n2", range(4), queue="one", priority="high", ran=HOUR),
+        running("mid", "n2", range(4, 5), queue="one", priority="normal", waited=50 * day),
+        b.job("wide", 8, queue="two", priority="high", waited=60),
+        b.job("due1", 8, queue="owed", priority="normal", waited=8 * day),
+        b.job("due2", 8, queue="owed", priority="normal", waited=7 * day),
+        b.job("small", 4, queue="two", priority="normal", waited=60),
+        promote_after_seconds=None,
+    )  # fmt: skip
+    plan = solve(snap, QUICK)
+    assert victims(plan) == []
+    assert "due1" in started(plan) or "due2" in started(plan)

@@ -54,7 +54,24 @@ def make_room(
     exchange = chooser.run(order(read))
     if not exchange.victims:
         return None
-    started = dict(chooser.world.started)
+    started: Starts = dict(chooser.world.started)
+    number = 0
+    # With a reprieve starts may go that others had to make room for: they are asked again.
+    while number != len(exchange.victims):
+        number = len(exchange.victims)
+        started = _spare(read, exchange, started, shape_of)
+    if not exchange.victims:
+        return None
+    facts = relieved(read, exchange.victims)
+    after = _again(facts, started)
+    complete(after, shape_of.__getitem__, order(facts))
+    return Relieved(facts, after, exchange)
+
+
+def _spare(
+    read: Facts, exchange: Exchange, started: Starts, shape_of: Mapping[str, Shape]
+) -> Starts:
+    """Takes back each victim whose betters fit without, the dearest first; the starts that hold."""
     facts = relieved(read, exchange.victims)
     trials: dict[int, Trial] = {}
     for name in sorted(exchange.victims, key=lambda n: (-exchange.victims[n].loss, n)):
@@ -69,11 +86,7 @@ def make_room(
             del exchange.victims[name]
             facts = relieved(read, exchange.victims)
             trials.clear()
-    if not exchange.victims:
-        return None
-    after = _again(facts, started)
-    complete(after, shape_of.__getitem__, order(facts))
-    return Relieved(facts, after, exchange)
+    return started
 
 
 def relieved(read: Facts, gone: Mapping[str, Victim]) -> Facts:
