@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trencadis.instances.generate import generate
+from trencadis.models.units import asks_for_mig
 
 PROGRAM = (sys.executable, "-c", "from trencadis.cli import main; main()")
 
@@ -30,6 +31,8 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=2_000, metavar="M")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--load", type=float, default=0.7, metavar="L", help="part of GPUs in use")
+    parser.add_argument("--mig", type=float, default=0.0, metavar="P", help="nodes in MIG mode")
+    parser.add_argument("--share", type=float, default=0.0, metavar="P", help="shared nodes")
     parser.add_argument("--jobs", type=int, default=3, metavar="N", help="asked one by one")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
@@ -46,15 +49,24 @@ def main() -> None:
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Times of all commands."""
     file, plan = folder / "snapshot.json", folder / "plan.json"
-    snapshot = generate(args.nodes, args.pending, args.load, args.seed)
+    snapshot = generate(
+        args.nodes, args.pending, args.load, args.seed, mig=args.mig, share=args.share
+    )
     file.write_text(snapshot.model_dump_json(exclude_defaults=True), encoding="utf-8")
     solve, _ = timed("solve --time-limit 2", "solve", file, "--time-limit", "2", "-o", plan)
     everyone, text = timed("explain --all with_plan", "explain", file, "--all", "--plan", plan)
     groups = json.loads(text)["groups"]
+    parts = {
+        job.name
+        for job in snapshot.jobs
+        if asks_for_mig(job.request) or job.request.share is not None
+    }
     # A job for each of the most common reasons, in turn.
     seen: dict[str, list[str]] = {}
     for group in groups:
-        seen.setdefault(group["code"], []).append(group["jobs"][0])
+        first = group["jobs"][0]
+        kind = "slice" if first in parts else "whole"
+        seen.setdefault(f"{group['code']} {kind}", []).append(first)
     asked = [(code, jobs[0]) for code, jobs in seen.items()][: args.jobs]
     for code, jobs in seen.items():
         asked += [(code, job) for job in jobs[1:]][: max(0, args.jobs - len(asked))]
