@@ -103,10 +103,19 @@ class Alone:
         if len(unit) > 1 or parts or alone.policy.fragmentation == "weighted":
             started = {start.job for start in solve(alone, EXACT).starts}
             return started.issuperset(unit)
-        job = eligible_jobs(alone).get(unit[0])
+        return self.could(alone, unit[0])
+
+    def could(self, snapshot: Snapshot, name: str) -> bool:
+        """Whether room and rules let a job start: a quick look.
+
+        The round alone knows for sure where fragmentation has a price, or pieces of GPUs are asked.
+        """
+        alone = only(snapshot, (name,))
+        job = eligible_jobs(alone).get(name)
         if job is None:
             return False
-        look = self.place(alone).look(job, self.states(alone))
+        states = self.states(alone, parts=takes_part(job.request))
+        look = self.place(alone).look(job, states)
         models = {
             alternative.way.need.model
             for alternative in look.ways

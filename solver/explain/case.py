@@ -82,6 +82,10 @@ class Case:
         """Whether the unit starts in this variant of the snapshot if nobody else waits."""
         return self.alone.starts(snapshot, self.unit)
 
+    def could(self, snapshot: Snapshot) -> bool:
+        """Whether the job, which has no group, may start in this variant by a quick look."""
+        return self.alone.could(snapshot, self.job.name)
+
     def works(self, remedy: Remedy) -> bool:
         """Whether the job starts once the remedy is carried out: the proof of every remedy."""
         return self.starts(with_remedy(self.snapshot, self.job.name, remedy))

@@ -31,14 +31,14 @@ def first_fit(case: Case, rules: bool) -> datetime | None:
         return None
 
     def open_(instant: datetime) -> bool:
-        if rules or not case.single:
+        if not case.single:
             return case.starts(at_time(case.snapshot, instant))
-        return case.fits_at(instant)
+        return case.could(at_time(case.snapshot, instant)) if rules else case.fits_at(instant)
 
     found = _first(instants, open_)
-    if found is None or rules or not case.single:
+    if found is None or not case.single:
         return found
-    # Room alone was asked; where the rules say no, ask them all the way.
+    # A quick look was enough so far; where the round says no, ask it all the way.
     if case.starts(at_time(case.snapshot, found)):
         return found
     return _first(
