@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Job, Node, TaskAllocation
@@ -146,6 +146,20 @@ def fragmentation(facts: Facts, left: Mapping[str, Left]) -> dict[str, int]:
     return found
 
 
+def owed(facts: Facts, starts: Iterable[tuple[Job, str | None]]) -> tuple[int, int]:
+    """Units that guarantees lack with these starts (jobs and their models): leaves', parents'."""
+    gained: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for job, model in starts:
+        units = facts.values.rates.sizes.job(job)
+        for queue in facts.values.tree.chain(job.queue):
+            gained[(queue, "")] += units
+            gained[(queue, model or "-")] += units
+    short = {True: 0, False: 0}
+    for target in facts.targets:
+        short[target.leaf] += max(0, target.missing - gained[(target.queue, target.model)])
+    return short[True], short[False]
+
+
 def score(
     facts: Facts,
     placements: Mapping[str, Placement],
@@ -155,16 +169,8 @@ def score(
 ) -> dict[str, int]:
     """Objective by stage, in order; guarantees in units. `constants`: running spread by tier;
     `fragments`, `layouts`: F, and the cost of new MIG layouts, by node."""
-    gained: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for placement in placements.values():
-        for queue in facts.values.tree.chain(placement.job.queue):
-            units = facts.values.rates.sizes.job(placement.job)
-            gained[(queue, "")] += units
-            gained[(queue, placement.model or "-")] += units
-    short = {True: 0, False: 0}
-    for target in facts.targets:
-        short[target.leaf] += max(0, target.missing - gained[(target.queue, target.model)])
-    stages = {GUARANTEE: short[True], GUARANTEE_PARENTS: short[False]}
+    leaves, parents = owed(facts, ((p.job, p.model) for p in placements.values()))
+    stages = {GUARANTEE: leaves, GUARANTEE_PARENTS: parents}
     by_tier = list(constants)
     for name, worth in facts.values.worth.items():
         placed = placements.get(name)

@@ -220,3 +220,23 @@ def test_who_was_kept_from_a_reprieve_by_a_start_that_another_took_is_asked_agai
     plan = solve(snap, QUICK)
     assert victims(plan) == []
     assert "due1" in started(plan) or "due2" in started(plan)
+
+
+def test_a_start_that_meets_a_guarantee_is_not_given_up_for_others_without_need() -> None:
+    """"due" has two idle GPUs, "first" the third and that of "low"; "second" waits."""
+    jobs = [
+        b.job("due", 1, 2, queue="owed", priority="normal", waited=600),
+        b.job("first", 1, 2, queue="two", priority="high", waited=600),
+        b.job("second", 1, 2, queue="two", priority="high", waited=600),
+    ]
+    snap = b.snapshot(
+        b.node("n1", 1), b.node("n2", 1), b.node("n3", 2),
+        b.queue("two"), b.queue("owed", guarantee=2),
+        running("low", "n1", range(1), queue="two"),
+        *jobs,
+        preemption=Preemption(budget=Budget(jobs=1, jobs_milli_of_running=1_000, reclaim_jobs=0,
+                                            gpus_per_hour_milli=1_000)),
+    )  # fmt: skip
+    plan = solve(snap, QUICK)
+    assert "due" in started(plan)
+    assert len(started(plan)) == 2

@@ -37,8 +37,10 @@ class Chooser:
 
     def __init__(
         self, read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape],
-        candidates: Mapping[str, Victim],
+        candidates: Mapping[str, Victim], *, keep: bool,
     ) -> None:
+        """`keep`: starts that a guarantee asks for stay."""
+        self.keep = keep
         self.read, self.ledger, self.shape_of = read, ledger, shape_of
         self.candidates = candidates
         self.world = World(read, ledger, candidates)
@@ -109,10 +111,16 @@ class Chooser:
     def _cost_of_start(self, name: str, scope: Scope) -> dict[str, Cost]:
         """What it costs to take a start back for a job of the scope, if that may be."""
         worth = self.read.values.worth[name]
-        kept = name in self.exchange.winners or self.read.values.eligible[name].group
-        if kept or worth.tier <= scope.tier:
+        grouped = self.read.values.eligible[name].group is not None
+        kept = name in self.exchange.winners or (self.keep and self._needed(name, scope))
+        if kept or grouped or worth.tier <= scope.tier:
             return {}
         return {name: self.world.cost(self.world.tiers + worth.tier, worth.wait)}
+
+    def _needed(self, name: str, scope: Scope) -> bool:
+        """Whether a guarantee would suffer without this start."""
+        queue = self.read.values.eligible[name].queue
+        return self.tally.needs(queue, self.read.values.worth[name].units, scope.own)
 
     def _place(self, job: Job, scope: Scope) -> bool:
         for alt in sorted(self.shape_of[job.name].alternatives, key=lambda alt: alt.cost):
@@ -212,6 +220,8 @@ class Chooser:
             chosen[name] = self.candidates[name]
         out = frozenset(name for name in out if name not in self.candidates) | chosen.keys()
         if not self.tally.affordable(chosen, scope.own, reclaim=reclaim):
+            return False
+        if self.keep and any(self._needed(n, scope) for n in out if n in self.world.started):
             return False
         if not self._pays(job, cost, chosen, reclaim):
             return False

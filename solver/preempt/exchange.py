@@ -16,6 +16,7 @@ from trencadis.solver.preempt.choose import Chooser
 from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim, surpluses, victims
 from trencadis.solver.preempt.world import as_counted
+from trencadis.solver.score import owed
 from trencadis.solver.shapes import Need, Shape
 
 Starts = Mapping[str, tuple[str | None, Bundles]]
@@ -49,8 +50,34 @@ def relevant(read: Facts) -> dict[str, Victim]:
 def make_room(
     read: Facts, ledger: Ledger, shape_of: Mapping[str, Shape], candidates: Mapping[str, Victim]
 ) -> Relieved | None:
-    """Preempts where that starts what waits; None where nothing is gained."""
-    chooser = Chooser(read, _again(read, ledger.started), shape_of, candidates)
+    """Preempts where that starts what waits; None where nothing is gained.
+
+    A start that a guarantee asks for may go for a better one if it finds other room; where in the
+    end it does not, all begins again with such starts kept.
+    """
+    before = _owed(read, ledger)
+    for keep in (False, True):
+        found = _exchanged(read, ledger, shape_of, candidates, keep=keep)
+        if found is None or _owed(found.facts, found.ledger) <= before:
+            return found
+    return None
+
+
+def _owed(facts: Facts, ledger: Ledger) -> tuple[int, int]:
+    eligible = facts.values.eligible
+    return owed(facts, ((eligible[name], model) for name, (model, _) in ledger.started.items()))
+
+
+def _exchanged(
+    read: Facts,
+    ledger: Ledger,
+    shape_of: Mapping[str, Shape],
+    candidates: Mapping[str, Victim],
+    *,
+    keep: bool,
+) -> Relieved | None:
+    """Victims and starts; `keep`: no start goes that a guarantee asks for."""
+    chooser = Chooser(read, _again(read, ledger.started), shape_of, candidates, keep=keep)
     exchange = chooser.run(order(read))
     if not exchange.victims:
         return None
