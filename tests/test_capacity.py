@@ -250,3 +250,17 @@ def test_kinds_without_a_price_cost_one_each_unless_another_has_one() -> None:
         rented(snap, ["nonsense"], example_prices(), None, 9)
     with_roce, _ = rented(snap, ["h100-8"], example_prices(), "roce", 9)
     assert with_roce[0].price_milli == 25_920 + 1_200
+
+
+@pytest.mark.parametrize(("most", "bought"), [(1, 0), (0, 1)])
+def test_guarantees_that_keep_back_more_than_there_is_refute_no_mix(most: int, bought: int) -> None:
+    """One GPU for two jobs of a queue that is owed two, and lends none: with it, one may start."""
+    owner = queue("q", guarantee=2, lending=0)
+    snap = without_preemption(
+        snapshot(node("n", 1), owner, job("a", queue="q"), job("b", queue="q"))
+    )
+    target = Target("pending", "<=", float(most), f"pending<={most}")
+    found = cheapest(Search(snap, tuple(offers_like(snap, (3, 5))), (target,), OPTIONS))
+    assert found.status is Status.PROVEN
+    assert found.best is not None
+    assert sum(found.best.mix) == bought

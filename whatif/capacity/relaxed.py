@@ -19,6 +19,7 @@ from trencadis.solver.clock import Limits
 from trencadis.solver.cpsat import Window, search
 from trencadis.solver.lp import LinearProgram
 from trencadis.solver.model.build import build
+from trencadis.solver.model.lending import kept_models, most_use
 from trencadis.solver.model.problem import Facts, Thresholds, classify, facts
 from trencadis.solver.preempt.exchange import without_victims
 from trencadis.solver.preempt.victims import victims
@@ -86,7 +87,7 @@ class Relaxation:
     ) -> Relaxation:
         """All that waits has to start, but for what `waits` allows; victims of the round count."""
         made = cls(offers, have)
-        read = facts(_with_absence(base, offers, have))
+        read = facts(_with_absence(_lendable(base), offers, have))
         model = build(classify(_relieved(read, waits), thresholds or Thresholds(), NONE, NONE))
         made.program = model.program
         numbers = {name: number for number, name in enumerate(_names(offers))}
@@ -207,6 +208,24 @@ def _relieved(read: Facts, waits: Waits) -> Facts:
         if not waits.nobody or victim.task is not None
     }
     return without_victims(read, gone) if gone else read
+
+
+def _lendable(base: Snapshot) -> Snapshot:
+    """The base; without lending limits where they keep back more than the cluster has.
+
+    Such a cluster may go on as it is, but not where nodes are told absent by jobs that use them:
+    the rows would refute mixes on which jobs of the owners start. Without them more may start.
+    """
+    if all(queue.lending_limit is None for queue in base.queues):
+        return base
+    read = facts(base)
+    unit, gpus = read.values.rates.unit, read.capacity.gpus_by_model
+    has = {model: gpus.get(model, 0) if model else read.capacity.gpus
+           for model in kept_models(read)}  # fmt: skip
+    if all(most_use(read, model) <= number * unit for model, number in has.items()):
+        return base
+    queues = tuple(queue.model_copy(update={"lending_limit": None}) for queue in base.queues)
+    return base.model_copy(update={"queues": queues})
 
 
 def _with_absence(base: Snapshot, offers: Sequence[Offer], have: Sequence[int]) -> Snapshot:
