@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trencadis.commands.capacity_guarantee import (
+    GuaranteeEach,
+    GuaranteeRequest,
+    Teams,
+    search_guarantees,
+)
 from trencadis.commands.capacity_rent import Growth, Months, Renting
 from trencadis.commands.capacity_trace import (
     EffortOption,
@@ -37,8 +43,11 @@ from trencadis.commands.replay import (
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trencadis.models import Snapshot
     from trencadis.solver.round import Options
+    from trencadis.whatif.capacity.offers import Offer
     from trencadis.whatif.capacity.snapshot import Search
     from trencadis.whatif.capacity.verdict import Attempt
     from trencadis.whatif.prices import PriceList
@@ -74,6 +83,8 @@ def capacity(
     sku: Kinds = None,
     target: Targets = None,
     shrink: Shrink = False,
+    guarantee_each: GuaranteeEach = None,
+    team: Teams = None,
     max_nodes: MostNodes = 1_000,
     tries: Tries = 40,
     prices: opt.Prices = None,
@@ -104,6 +115,8 @@ def capacity(
 ) -> None:
     """Find the cheapest mix of nodes that meets a target; on a snapshot with a proof."""
     if is_trace(source, form):
+        if guarantee_each or team:
+            raise typer.BadParameter("--guarantee-each and --team take a snapshot")
         if shrink or not sku or not target:
             raise typer.BadParameter("a trace takes --sku KIND and --target, as p95_wait<1h")
         search_replays(
@@ -138,6 +151,10 @@ def capacity(
         return
     if shrink == bool(sku):
         raise typer.BadParameter("give --sku KIND for nodes to come, or --shrink")
+    if guarantee_each and target:
+        raise typer.BadParameter("--guarantee-each has its own target: that all claims start")
+    if team and not guarantee_each:
+        raise typer.BadParameter("--team takes --guarantee-each")
     from trencadis.commands.scene import list_of_prices
     from trencadis.solver.round import Options
     from trencadis.views.session import Session
@@ -156,8 +173,36 @@ def capacity(
     )
     from trencadis.whatif.capacity.offers import kept, rented
     from trencadis.whatif.capacity.snapshot import Search
+    from trencadis.whatif.clusters import price_per_hour_milli
 
     base = Session(context).snapshot(source, policy)
+    if guarantee_each:
+
+        known = listed
+        if shrink and price_per_hour_milli(base, listed, fabric) is None:
+            known = listed.model_copy(update={"skus": (), "gpu_hour_milli": {}})
+
+        def supply(load: Snapshot) -> tuple[Snapshot, Sequence[Offer], bool]:
+            if shrink:
+                return kept(load, known, fabric)
+            return load, *rented(load, sku or [], known, fabric, max_nodes)
+
+        search_guarantees(
+            GuaranteeRequest(
+                snapshot=base,
+                each=guarantee_each,
+                teams=tuple(team or ()),
+                supply=supply,
+                options=options,
+                tries=tries,
+                priced=supply(base)[2],
+                fabric=fabric,
+            ),
+            listed,
+            Renting(months, growth),
+            json,
+        )
+        return
     if shrink:
         load = base if target else _served(base, options)
         rest, offers, priced = kept(load, listed, fabric)
