@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -144,6 +145,87 @@ def test_what_is_given_back_fences_a_round_under_way(tmp_path: Path) -> None:
     assert {work.state for work in fake.jobs.values()} == {"released"}
     assert not live.context.store.rows("SELECT 1 FROM events WHERE kind = 'start'")
     assert {work.required for work in fake.jobs.values()} == {()}
+
+
+@pytest.mark.parametrize(
+    ("begins_on", "kind"), [((), "not-started"), (("n1",), "started"), (("n2",), "elsewhere")]
+)
+def test_a_start_called_off_on_its_way_is_still_told(
+    tmp_path: Path, begins_on: tuple[str, ...], kind: str
+) -> None:
+    """It was sent, and began as planned in spite of the hand-back, or after it, or not at all."""
+    fake = Fake({"a": Work(4, never=True)})
+    live = loop(fake, tmp_path / "state")
+    live.round()
+    assert fake.jobs["a"].state == "released"
+    hand_back(live.context, "paused", control="paused")
+    assert [intent.phase for intent in live.context.store.intents()] == ["called-off"]
+    if begins_on:
+        fake.jobs["a"].required = begins_on
+        fake.jobs["a"].never = False
+    fake.tick()
+    live.context.store.fence(control="active")
+    live.round()
+    kind = "started-by-scheduler" if kind == "elsewhere" else kind
+    store = live.context.store
+    told = [k for (k,) in store.rows("SELECT kind FROM events WHERE job = 'a' ORDER BY id")]
+    assert told == ["start", "called-off", "given-back", kind]
+    assert store.intents() == []
+
+
+def test_what_is_called_off_is_settled_by_the_next_hand_back(tmp_path: Path) -> None:
+    fake = Fake({"a": Work(4)})
+    live = loop(fake, tmp_path / "state")
+    live.round()
+    hand_back(live.context, "3 rounds were missed")
+    fake.tick()
+    hand_back(live.context, "4 rounds were missed")
+    assert live.context.store.intents() == []
+    assert live.context.store.rows("SELECT kind FROM events ORDER BY id DESC LIMIT 1") == [
+        ("started",)
+    ]
+
+
+def test_to_begin_is_no_missed_round(tmp_path: Path) -> None:
+    """Neither where no loop ever ran before, nor after a long break; but only once in a while."""
+    fake = Fake({"a": Work(9)}, nodes=1)
+    live = loop(fake, tmp_path / "state", interval_seconds=10, missed_rounds=3)
+    dog = Watchdog(live.context)
+    assert dog.check() == []
+    stop = threading.Event()
+    stop.set()
+    for _ in range(2):
+        fake.now += timedelta(hours=1)
+        live.run(stop)
+        fake.now += timedelta(seconds=29)
+        assert dog.check() == []
+        # A loop that dies before its first round has ended, and is begun anew, is no sign of life.
+        live.run(stop)
+        fake.now += timedelta(seconds=1)
+        assert dog.check() == ["a"]
+        fake.jobs["a"].state = "waiting"
+        live.run(stop)
+        fake.now += timedelta(seconds=29)
+        assert dog.check() == []
+        live.round()
+
+
+def test_what_is_not_sent_is_told_once(tmp_path: Path) -> None:
+    fake = Fake({"a": Work(1)})
+    live = loop(fake, tmp_path / "state", scope=Scope(nodes=("n2",)))
+
+    def told() -> list[str]:
+        query = "SELECT json_extract(detail, '$.reason') FROM events WHERE kind = 'start-skipped'"
+        return [reason for (reason,) in live.context.store.rows(query)]
+
+    for _ in range(3):
+        live.round()
+    assert told() == ["node n1 is out of scope"]
+    live.solve = lambda snapshot: first_fit(snapshot).model_copy(update={"starts": ()})
+    live.round()
+    live.solve = first_fit
+    live.round()
+    assert told() == ["node n1 is out of scope"] * 2
 
 
 def test_begin_is_fenced(tmp_path: Path) -> None:

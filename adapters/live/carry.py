@@ -35,10 +35,14 @@ def carry_out(
     """Sends what may be sent. UnavailableError and FencedError end it in the middle, safely."""
     done: list[Step] = []
     before = {job.name: job for job in decided_on.jobs}
+    told, context.skipped = context.skipped, {}
     for step, action in _steps(context, plan, before, reading):
         done.append(step)
         if step.blocked is not None:
-            context.note(f"{step.kind}-skipped", step.job, logging.WARNING, reason=step.blocked)
+            context.skipped[step.kind, step.job] = step.blocked
+            if told.get((step.kind, step.job)) != step.blocked:
+                kind = f"{step.kind}-skipped"
+                context.note(kind, step.job, logging.WARNING, reason=step.blocked)
         elif isinstance(action, Preempt):
             _announce(context, action, reading.jobs[step.job], epoch)
         elif isinstance(action, Start):

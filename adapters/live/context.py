@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,8 @@ class Context:
     log: logging.Logger
     round: int | None = None
     """The round that what happens belongs to."""
+    skipped: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Why an action, by kind and job, was not sent when last asked: told again once it changes."""
 
     def note(self, kind: str, job: str = "", level: int = logging.INFO, **detail: Any) -> None:
         """Records an event, with its line in the log."""

@@ -6,6 +6,7 @@ import logging
 
 from trencadis.adapters.live.cluster import RefusedError
 from trencadis.adapters.live.context import Context
+from trencadis.adapters.live.reconcile import after_all, begun
 
 
 def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list[str]]:
@@ -30,8 +31,12 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
             context.finish(
                 intent, "preempted", gpus=intent.gpus, lost_gpu_seconds=intent.lost_gpu_seconds
             )
-        elif view is not None and intent.kind == "start" and view.state in ("running", "leaving"):
-            context.finish(intent, "started", nodes=view.nodes, gpus=dict(view.gpus))
+        elif intent.kind == "start" and (begun(view) or intent.phase == "called-off"):
+            after_all(context, intent, view)
+        elif intent.kind == "start" and view is not None and view.state == "released":
+            # On its way: it may begin this very moment, which only a later look can tell.
+            store.advance(intent, "called-off")
+            context.note("called-off", intent.job, reason=why)
         else:
             context.finish(intent, "called-off", reason=why)
     given: list[str] = []

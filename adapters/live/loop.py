@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from trencadis.adapters.live.carry import carry_out, send_due
@@ -21,7 +22,7 @@ from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import reconcile
 from trencadis.adapters.live.repro import write_repro
 from trencadis.adapters.live.shadow import Shadow
-from trencadis.adapters.live.store import FencedError
+from trencadis.adapters.live.store import FencedError, instant
 from trencadis.models import InvalidInputError, Plan, Snapshot
 from trencadis.models.plan import Status
 
@@ -140,7 +141,7 @@ class Loop:
     def run(self, stop: threading.Event, rounds: int | None = None) -> int:
         """Rounds at the interval until told to stop; returns how many ended well."""
         context = self.context
-        context.store.put(mode=context.config.mode, interval=str(context.config.interval_seconds))
+        self._begin()
         well = done = 0
         while not stop.is_set() and context.store.control() != "uninstalled":
             began = time.monotonic()
@@ -151,6 +152,20 @@ class Loop:
                 break
             stop.wait(max(0.0, context.config.interval_seconds - (time.monotonic() - began)))
         return well
+
+    def _begin(self) -> None:
+        """Tells the watchdog that rounds are on their way: to load is no missed round.
+
+        A loop that dies in each first round is as bad as none: its next beginning counts only once
+        the watchdog has had its turn.
+        """
+        context = self.context
+        store, now = context.store, context.clock()
+        turn = timedelta(seconds=context.config.interval_seconds * context.config.missed_rounds)
+        beat, begun = (instant(store.get(key)) for key in ("beat", "begun"))
+        if begun is None or now - begun >= turn or (beat is not None and beat > begun):
+            store.put(begun=now.isoformat())
+        store.put(mode=context.config.mode, interval=str(context.config.interval_seconds))
 
     def _beat(self) -> None:
         self.context.store.put(beat=self.context.clock().isoformat())

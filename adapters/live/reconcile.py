@@ -20,6 +20,8 @@ def reconcile(context: Context, reading: Reading) -> None:
     for intent in context.store.intents():
         if intent.kind == "preempt":
             _stop(context, intent, reading.jobs.get(intent.job))
+        elif intent.phase == "called-off":
+            after_all(context, intent, reading.jobs.get(intent.job))
         elif intent.phase != "waits":
             starts[f"group {intent.group}" if intent.group else intent.job].append(intent)
     for members in starts.values():
@@ -80,6 +82,23 @@ def _begun(context: Context, intent: Intent, view: JobView | None) -> None:
         planned=intent.nodes,
         begun=view.start,
     )
+
+
+def begun(view: JobView | None) -> bool:
+    """Whether a job that waited has been on its nodes."""
+    return view is not None and view.state in BEGUN and bool(view.nodes)
+
+
+def after_all(context: Context, intent: Intent, view: JobView | None) -> None:
+    """What became of a start whose job was given back while it was on its way."""
+    if view is None or not begun(view):
+        reason = "no longer there" if view is None else view.reason or view.state
+        context.finish(intent, "not-started", reason=reason)
+    elif set(view.nodes) <= set(intent.nodes):
+        _begun(context, intent, view)
+    else:
+        # On its user's own terms by then: where it runs was not ours to say.
+        context.finish(intent, "started-by-scheduler", name=view.title, nodes=view.nodes)
 
 
 def _undo_begun(context: Context, intent: Intent, view: JobView, trouble: str) -> None:

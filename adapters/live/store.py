@@ -15,7 +15,8 @@ from trencadis.adapters.live.cluster import Terms
 from trencadis.models import TaskAllocation
 
 Control = Literal["active", "paused", "uninstalled"]
-Phase = Literal["waits", "sending", "sent", "announced", "stopping"]
+Phase = Literal["waits", "sending", "sent", "called-off", "announced", "stopping"]
+"""`called-off`: given back while on its way; the next look tells whether it began after all."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rounds (
@@ -253,6 +254,11 @@ class Store:
 def stamp(at: datetime) -> str:
     """An instant as the record has it."""
     return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def instant(text: str | None) -> datetime | None:
+    """An instant of the state."""
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def _text(intent: Intent) -> str:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.handback import hand_back
+from trencadis.adapters.live.store import instant
 
 
 @dataclass(slots=True)
@@ -34,8 +35,8 @@ class Watchdog:
         if store.get("mode") != "enforce":
             return []
         interval = float(store.get("interval") or context.config.interval_seconds)
-        beat = store.get("beat")
-        last = max(self._since, datetime.fromisoformat(beat)) if beat else self._since
+        signs = (instant(store.get(key)) for key in ("beat", "begun"))
+        last = max([self._since, *(sign for sign in signs if sign is not None)])
         missed = (now - last) / timedelta(seconds=interval)
         if missed < context.config.missed_rounds:
             return []
