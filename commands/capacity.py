@@ -33,6 +33,7 @@ from trencadis.commands.capacity_trace import (
     search_replays,
 )
 from trencadis.commands.replay import (
+    BurstOption,
     FormatOption,
     ScaleOption,
     ThroughputsOption,
@@ -105,6 +106,7 @@ def capacity(
     seeds: Seeds = 1,
     neighbours: Neighbours = 3,
     round_length: RoundOption = "300s",
+    burst: BurstOption = None,
     mtbf: MtbfOption = 0.0,
     repair: RepairOption = 4.0,
     effort: EffortOption = 0.5,
@@ -144,11 +146,14 @@ def capacity(
                 repair=repair,
                 effort=effort,
                 processes=processes,
+                burst=burst,
             ),
             Renting(months, growth),
             json,
         )
         return
+    if burst is not None:
+        raise typer.BadParameter("--burst takes a trace")
     if shrink == bool(sku):
         raise typer.BadParameter("give --sku KIND for nodes to come, or --shrink")
     if guarantee_each and target:

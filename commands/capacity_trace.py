@@ -77,6 +77,7 @@ class TraceRequest:
     repair: float
     effort: float
     processes: int | None
+    burst: str | None
 
 
 def is_trace(source: str, form: str | None) -> bool:
@@ -106,14 +107,14 @@ def search_replays(
     renting.check(priced)
 
     def told(trial: Trial) -> None:
-        from trencadis.commands.capacity_views import mix_words
+        from trencadis.commands.capacity_trace_views import trial_words
 
-        what = mix_words(wanted.offers, trial.mix)
+        what = trial_words(wanted, trial)
         values = ", ".join(f"{name} {value:.4g}" for name, value in trial.high.items())
         io.tell(f"trencadis: {io.clean(what)}: {values}: {'meets it' if trial.met else 'misses'}")
 
     found = cheapest_replayed(wanted, told)
-    from trencadis.commands.capacity_views import TraceAnswer, trace_record, trace_view
+    from trencadis.commands.capacity_trace_views import TraceAnswer, trace_record, trace_view
 
     answer = TraceAnswer(wanted, found, listed.currency if priced else None, listed.as_of)
     best = found.best
@@ -131,6 +132,7 @@ def search_replays(
 def _wanted(
     context: typer.Context, asked: TraceRequest, listed: PriceList
 ) -> tuple[ReplaySearch, bool]:
+    from trencadis.commands.scene import burst_of
     from trencadis.whatif.capacity.offers import rented
     from trencadis.whatif.capacity.replays import ReplaySearch
     from trencadis.whatif.capacity.target import targets
@@ -145,6 +147,9 @@ def _wanted(
     rules = _rules(context, asked.policy_file)
     empty = cluster_of({}, listed, asked.fabric, rules)
     offers, priced = rented(empty, asked.kinds, listed, asked.fabric, asked.most)
+    burst = burst_of(listed, asked.burst)
+    if burst is not None and not priced:
+        raise typer.BadParameter("--burst takes kinds with a price")
     options = ReplayOptions(
         round_seconds=asked.round_seconds,
         failures=FailureModel(asked.mtbf, asked.repair) if asked.mtbf else None,
@@ -160,6 +165,7 @@ def _wanted(
         neighbours=asked.neighbours,
         tries=asked.tries,
         processes=asked.processes,
+        burst=burst,
     )
     return search, priced
 

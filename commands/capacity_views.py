@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from rich.console import RenderableType
@@ -15,9 +14,7 @@ from rich.text import Text
 from trencadis.views.io import clean
 from trencadis.views.words import count
 from trencadis.whatif.capacity.offers import Mix, Offer
-from trencadis.whatif.capacity.replays import ReplaySearch, TraceFound, Trial
 from trencadis.whatif.capacity.snapshot import Found, Search, Status
-from trencadis.whatif.capacity.target import TIMES, Target
 from trencadis.whatif.capacity.verdict import Attempt, Verdict
 
 SHOWN = 12
@@ -144,92 +141,3 @@ def _table(answer: Answer) -> Table:
             "meets it" if attempt.verdict is Verdict.MET else attempt.verdict.value,
         )
     return table
-
-
-@dataclass(frozen=True, slots=True)
-class TraceAnswer:
-    """A search over replays, what it found, and in which money."""
-
-    search: ReplaySearch
-    found: TraceFound
-    currency: str | None
-    as_of: str
-
-    def money(self, milli: int) -> str:
-        """`51.84 USD an hour`, or a number of nodes."""
-        return money(milli, self.currency)
-
-
-def trace_record(answer: TraceAnswer) -> dict[str, Any]:
-    """For `--json`. A wait without end is null."""
-    search, found = answer.search, answer.found
-    return {
-        "trace": search.trace.name,
-        "jobs": len(search.trace.jobs),
-        "policy": search.policy,
-        "seeds": search.seeds,
-        "targets": [target.text for target in search.targets],
-        "prices": {"as_of": answer.as_of, "currency": answer.currency},
-        "status": "searched" if found.complete else "out-of-tries",
-        "best": None if found.best is None else _trial(search, found.best),
-        "trials": [_trial(search, trial) for trial in found.trials],
-    }
-
-
-def _trial(search: ReplaySearch, trial: Trial) -> dict[str, Any]:
-    def finite(values: dict[str, float]) -> dict[str, float | None]:
-        return {name: value if isfinite(value) else None for name, value in values.items()}
-
-    return {
-        "mix": by_kind(search.offers, trial.mix),
-        "price_per_hour": trial.price_milli / 1_000,
-        "p50": finite(trial.median),
-        "p90": finite(trial.high),
-        "met": trial.met,
-    }
-
-
-def trace_view(answer: TraceAnswer) -> list[RenderableType]:
-    """A headline, what it rests on, the replays."""
-    search, found = answer.search, answer.found
-    goal = " and ".join(target.text for target in search.targets)
-    if found.best is None:
-        head = f"No mix for {goal}."
-    else:
-        what = mix_words(search.offers, found.best.mix)
-        head = f"{what}: {answer.money(found.best.price_milli)}, for {goal}"
-    rest = "" if found.complete else "; tries ran out before all neighbours were replayed"
-    seeds = count(search.seeds, "seed")
-    mixes = "1 mix" if len(found.trials) == 1 else f"{len(found.trials):,} mixes"
-    parts: list[RenderableType] = [
-        Text(clean(head)),
-        Text(
-            clean(
-                f"the cheapest found, not proven: {mixes}"
-                f" replayed under {search.policy}, {seeds}{rest}"
-            )
-        ),
-    ]
-    table = Table(title="Replays, P50 and P90", title_justify="left", box=None, pad_edge=False)
-    for name in ("nodes", "price", *(target.measure for target in search.targets), "target"):
-        table.add_column(name)
-    for trial in sorted(found.trials, key=lambda trial: (trial.price_milli, trial.mix)):
-        table.add_row(
-            clean(mix_words(search.offers, trial.mix)),
-            answer.money(trial.price_milli),
-            *(
-                f"{_value(t, trial.median[t.measure])}, {_value(t, trial.high[t.measure])}"
-                for t in search.targets
-            ),
-            "meets it" if trial.met else "misses it",
-        )
-    parts.append(table)
-    if answer.currency is not None:
-        parts.append(Text(f"Prices of {clean(answer.as_of)}, on demand"))
-    return parts
-
-
-def _value(target: Target, value: float) -> str:
-    if not isfinite(value):
-        return "for ever"
-    return f"{value / 3_600:,.1f} h" if target.measure in TIMES else f"{value:.3g}"

@@ -59,6 +59,10 @@ FabricOption = Annotated[
 ScaleOption = Annotated[
     float | None, typer.Option("--scale-load", help="Jobs arrive so many times as fast.")
 ]
+BurstOption = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="Burst nodes of the prices, for preempted jobs that wait."),
+]
 OfferedOption = Annotated[
     float | None, typer.Option("--load", help="Arrivals such that they ask for this part, as 0.9.")
 ]
@@ -99,6 +103,7 @@ def replay(
     ] = 0.5,
     fabric: FabricOption = "infiniband",
     prices: opt.Prices = None,
+    burst: BurstOption = None,
     policy_file: Annotated[
         str | None,
         typer.Option("--policy-file", metavar="FILE", help="The policy, TOML or JSON."),
@@ -125,7 +130,7 @@ def replay(
     check_report(report)
     spaced = duration(round_length)
     chosen = None if window_of is None else window(window_of)
-    from trencadis.commands.scene import cluster_for, jobs_for, list_of_prices, price_of
+    from trencadis.commands.scene import burst_of, cluster_for, jobs_for, list_of_prices, price_of
     from trencadis.commands.tables import replay_record, replay_view
     from trencadis.views import io
     from trencadis.views.session import dumps
@@ -154,6 +159,7 @@ def replay(
             seed=seed,
             failures=FailureModel(mtbf, repair) if mtbf else None,
             serial_milli=serial,
+            burst=burst_of(table, burst),
         ),
         effort=effort,
         price_per_gpu_hour=price_of(place, table, cluster, fabric),

@@ -12,6 +12,7 @@ from trencadis.models import Fault, InvalidInputError, Job, Snapshot, load_polic
 from trencadis.models.trace import Trace
 from trencadis.views import io
 from trencadis.views.session import Session
+from trencadis.whatif.burst import BurstKind, burst_kind
 from trencadis.whatif.clusters import cluster_of, parse_mix, price_per_hour_milli
 from trencadis.whatif.prices import PriceList, example_prices, load_prices
 
@@ -23,6 +24,11 @@ def list_of_prices(context: typer.Context, source: str | None) -> PriceList:
     text = Session(context).text(source)
     with io.source_named(source):
         return load_prices(text)
+
+
+def burst_of(prices: PriceList, name: str | None) -> BurstKind | None:
+    """The burst kind of this name, if one is asked for. Raises InvalidInputError."""
+    return None if name is None else burst_kind(name, prices)
 
 
 def is_mix(text: str) -> bool:

@@ -85,6 +85,8 @@ def replay_view(
         parts.append(_guarantees(done))
     if any(entry.measures.cost is not None for entry in done.values()):
         parts.append(_money(done, prices))
+    if any(entry.measures.burst is not None for entry in done.values()):
+        parts.append(_burst(done, prices))
     for name, replayed in done.items():
         parts += [Text(f"{name}: {sentence}") for sentence in replayed.advice]
     return parts
@@ -182,4 +184,24 @@ def _money(done: Mapping[str, Replayed], prices: PriceList) -> Table:
             "-" if useful is None else f"{useful:,.2f}",
             "-" if tokens is None else f"{tokens:,.2f}",
         )
+    return table
+
+
+def _burst(done: Mapping[str, Replayed], prices: PriceList) -> Table:
+    uses = {name: entry.measures.burst for name, entry in done.items()}
+    kind = next(use.kind for use in uses.values() if use is not None)
+    table = _table(
+        clean(f"Burst nodes, {kind}"), "jobs", "at once", "node-hours", "useful GPU-hours",
+        prices.currency,
+    )  # fmt: skip
+    for name, use in uses.items():
+        if use is not None:
+            table.add_row(
+                name,
+                f"{use.jobs:,}",
+                f"{use.most_nodes:,}",
+                f"{use.node_hours:,}",
+                f"{use.useful_gpu_hours:,.1f}",
+                f"{use.cost:,.0f}",
+            )
     return table

@@ -155,9 +155,12 @@ class Engine(World):
         decision = self.policy.decide(view)
         self.rounds += 1
         self.carry_out(decision)
+        due = self._send_away()
+        if due is not None:
+            self._plan_round(max(due, self._next_round))
         if decision.wake is not None and self.unfinished:
             self._plan_round(max(decision.wake, self._next_round))
-        self.stalled = self._is_stalled(decision)
+        self.stalled = due is None and self._is_stalled(decision)
         self.guarantees.look(self.now, self.state, self.books, self._active(), self.placer)
         self.last_sample = Sample(
             at=self.now,
@@ -170,6 +173,29 @@ class Engine(World):
         )
         self.samples.append(self.last_sample)
 
+    def _send_away(self) -> int | None:
+        """Jobs with GPUs that were told to stop and still wait go to burst nodes, by tier.
+
+        Returns when the next of those may go who wait too short for it.
+        """
+        if self.pool is None:
+            return None
+        due: list[int] = []
+        waiting = [run for run in self._in(State.WAITING) if run.stopped and run.asks_milli]
+        for run in sorted(waiting, key=lambda run: run.tier):
+            assert run.last_preempted is not None
+            since = run.last_preempted + self.pool.kind.after_seconds
+            if since > self.now:
+                due.append(since)
+            elif self.pool.send(run, self.now, self.options.serial_milli):
+                self._put(run, State.AWAY)
+                run.starts += 1
+                run.stopped = False
+                run.began = self.now
+                run.epoch += 1
+                self.agenda.add(Event(run.finishes_at(), Kind.END, run.index, run.epoch))
+        return min(due, default=None)
+
     def _plan_round(self, at: int) -> None:
         """A round then, unless there is one before."""
         if self._round_at is None or at < self._round_at:
@@ -178,7 +204,8 @@ class Engine(World):
 
     def _is_stalled(self, decision: Decision) -> bool:
         """Whether no later round can do more than this one did."""
-        at_work = any(self._by_state[s] for s in (State.RUNNING, State.DRAINING, State.HELD))
+        working = (State.RUNNING, State.DRAINING, State.HELD, State.AWAY)
+        at_work = any(self._by_state[state] for state in working)
         if at_work or self._to_come:
             self._fruitless = 0
             return False

@@ -95,6 +95,6 @@ def _measures(measures: Measures) -> dict[str, Any]:
             continue
         if isinstance(value, dict):
             flat |= {f"{name}_{key}": figure for key, figure in value.items()}
-        else:
+        elif name != "burst":  # absent without burst nodes
             flat[name] = value
     return flat

@@ -50,13 +50,13 @@ def more_nodes(
             place = like.fabric
         else:
             assert sku is not None
-            node = node_of(_spelled(sku, snapshot), name)
+            node = node_of(spelled(sku, snapshot), name)
             place = _place(snapshot, kind, len(made) // nodes_per_leaf + 1)
         made.append(node.model_copy(update={"fabric": place if fabric is None else tuple(fabric)}))
     return tuple(made)
 
 
-def _spelled(sku: Sku, snapshot: Snapshot) -> Sku:
+def spelled(sku: Sku, snapshot: Snapshot) -> Sku:
     """The kind with the snapshot's spelling of its GPU model: `H100` for `h100`."""
     models = sorted({group.model for node in snapshot.nodes for group in node.gpus})
     if sku.gpu_model in models:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
+from trencadis.whatif.burst import BurstUse
 from trencadis.whatif.engine import Engine
 from trencadis.whatif.policies.size_queues import SIZES, size_class
 from trencadis.whatif.runs import MICRO, JobRun, Spent, State
@@ -73,9 +74,12 @@ class Measures:
     jain: float
     """Of the queues' mean slowdowns; of users' where there is one queue."""
     cost: float | None
+    """Of the cluster, and of burst nodes."""
     cost_per_useful_gpu_hour: float | None
     cost_per_million_tokens: float | None
     tokens: int
+    burst: BurstUse | None = None
+    """Nodes beside the cluster; all other figures of GPU time are the cluster's alone."""
 
     def record(self) -> dict[str, object]:
         """For JSON."""
@@ -91,6 +95,11 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
     preempted = sum(1 for run in started if run.preemptions)
     tokens = sum((run.entry.tokens_per_second or 0) * run.entry.seconds for run in done)
     cost = None if price_per_gpu_hour is None else hours.capacity * price_per_gpu_hour
+    burst = None if engine.pool is None else engine.pool.use(runs, engine.now)
+    useful = hours.useful
+    if burst is not None:
+        cost = None if cost is None else cost + burst.cost
+        useful += burst.useful_gpu_hours
     node_milli = engine.state.node_milli
     victims = [run for run in runs if run.preemptions]
     return Measures(
@@ -112,15 +121,21 @@ def measure(engine: Engine, name: str, price_per_gpu_hour: float | None = None) 
         preemptions=sum(run.preemptions for run in runs),
         preemption_ratio=_part(preempted, len(started)),
         lost_to_preemption_gpu_hours=_hours(
-            sum(r.spent.rework + r.spent.restart + r.spent.grace for r in victims), MICRO
+            sum(
+                entry.rework + entry.restart + entry.grace
+                for r in victims
+                for entry in (r.spent, r.away)
+            ),
+            MICRO,
         ),
         shortfall_gpu_hours=_shortfalls(engine.guarantees.short),
         finish_time_fairness=_finish_times(engine, done),
         jain=jain(_slowdowns(done)),
         cost=cost,
-        cost_per_useful_gpu_hour=None if not cost or not hours.useful else cost / hours.useful,
+        cost_per_useful_gpu_hour=None if not cost or not useful else cost / useful,
         cost_per_million_tokens=None if not cost or not tokens else cost / tokens * 1e6,
         tokens=tokens,
+        burst=burst,
     )
 
 

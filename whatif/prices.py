@@ -56,6 +56,25 @@ class Contract(Record):
     source: str = ""
 
 
+class Burst(Record):
+    """Nodes that can be had for an hour: in replays they take preempted jobs that wait."""
+
+    name: Name
+    sku: Name
+    """The kind of node."""
+    price_per_hour_milli: Count
+    """Of a node, for each begun hour, thousandths of the currency, network included."""
+    nodes: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 64
+    """At once, at most."""
+    fabric: Name | None = None
+    """The network between them; as the cluster's levels where absent."""
+    start_seconds: Count = 300
+    """Until a node can be used."""
+    after_seconds: Count = 0
+    """How long ago a job must have been told to stop before it goes there."""
+    source: str = ""
+
+
 class PriceList(Record):
     """Prices of one day. Prices change: give a file of your own."""
 
@@ -65,6 +84,7 @@ class PriceList(Record):
     skus: tuple[Sku, ...] = ()
     fabrics: tuple[FabricKind, ...] = ()
     contracts: tuple[Contract, ...] = ()
+    bursts: tuple[Burst, ...] = ()
     gpu_hour_milli: ByName[Count] = Field(default_factory=dict)
     """By GPU model, for clusters that are given as snapshots."""
 
@@ -74,6 +94,7 @@ class PriceList(Record):
             ("SKU", [entry.name for entry in self.skus]),
             ("fabric", [entry.name for entry in self.fabrics]),
             ("contract", [entry.name for entry in self.contracts]),
+            ("burst kind", [entry.name for entry in self.bursts]),
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trencadis.models import Fault, InvalidInputError, Snapshot
+from trencadis.models.base import Record
 from trencadis.models.html import heading, table
 from trencadis.models.trace import Trace
 from trencadis.whatif.advice import advice
@@ -122,11 +123,19 @@ def replay(
 def _key(trace: Trace, cluster: Snapshot, spec: str, options: ReplayOptions, effort: float) -> str:
     """Tells whether a log belongs to this replay."""
     digest = hashlib.sha256(cluster.fingerprint().encode())
-    digest.update(json.dumps([spec, effort, asdict(options)], sort_keys=True).encode())
+    fields = asdict(options)
+    if options.burst is None:
+        del fields["burst"]
+    text = json.dumps([spec, effort, fields], sort_keys=True, default=_plain)
+    digest.update(text.encode())
     for entry in trace.jobs:
         job = entry.job.model_dump_json(exclude_defaults=True)
         digest.update(f"{job} {entry.seconds}".encode())
     return digest.hexdigest()
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return record.model_dump(mode="json")
 
 
 class _Files:
@@ -183,6 +192,6 @@ def _row(run: JobRun) -> list[object]:
         run.starts,
         run.preemptions,
         run.failures,
-        run.spent.useful / 1e6,
-        run.spent.lost / 1e6,
+        (run.spent.useful + run.away.useful) / 1e6,
+        (run.spent.lost + run.away.lost) / 1e6,
     ]

@@ -19,6 +19,8 @@ class State(StrEnum):
     WAITING = "waiting"
     HOLDING = "holding"
     """Some of its tasks sit on GPUs and wait for the others (only without gangs)."""
+    AWAY = "away"
+    """On burst nodes, beside the cluster."""
     HELD = "held"
     """Its GPUs are being freed: a delayed start."""
     RUNNING = "running"
@@ -94,9 +96,14 @@ class JobRun:
     preemptions: int = 0
     failures: int = 0
     last_preempted: int | None = None
+    stopped: bool = False
+    """It was told to stop, and has not begun again."""
     waits_for: set[int] = field(default_factory=set)
     """Victims, by index, that still occupy its places."""
     spent: Spent = field(default_factory=Spent)
+    """On the cluster."""
+    away: Spent = field(default_factory=Spent)
+    """On burst nodes."""
 
     @property
     def name(self) -> str:
@@ -132,10 +139,11 @@ class JobRun:
         restart = min(elapsed, self.restart)
         ran = elapsed - restart
         kept = ran if saved else ran - ran % self.interval
-        self.spent.restart += restart * self.milli * 1_000
-        self.spent.useful += kept * self.milli * (1_000 - self.slow)
-        self.spent.spread += kept * self.milli * self.slow
-        self.spent.rework += (ran - kept) * self.milli * 1_000
+        spent = self.away if self.state is State.AWAY else self.spent
+        spent.restart += restart * self.milli * 1_000
+        spent.useful += kept * self.milli * (1_000 - self.slow)
+        spent.spread += kept * self.milli * self.slow
+        spent.rework += (ran - kept) * self.milli * 1_000
         done = kept * self.rate
         self.work_left = max(0, self.work_left - done)
         if self.estimate_left is not None:

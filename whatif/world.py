@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from trencadis.models import Snapshot, TaskAllocation
+from trencadis.models import Snapshot
 from trencadis.models.trace import Trace
 from trencadis.whatif.books import Books
+from trencadis.whatif.burst import BurstKind, BurstPool
 from trencadis.whatif.cluster import ClusterState
 from trencadis.whatif.decisions import (
     Decision,
@@ -43,6 +44,8 @@ class ReplayOptions:
     """Thousandths of an elastic task's work that don't run in parallel."""
     gangs: bool = True
     """Whether a start must bring all tasks at once."""
+    burst: BurstKind | None = None
+    """Where preempted jobs that wait go."""
 
 
 class World:
@@ -58,6 +61,9 @@ class World:
         self.state = ClusterState(snapshot)
         self.books = Books(snapshot)
         self.judge = Judge(snapshot, self.placer, options.gangs)
+        self.pool: BurstPool | None = None
+        if options.burst is not None:
+            self.pool = BurstPool(options.burst, snapshot, [entry.job for entry in trace.jobs])
         self.agenda = Agenda()
         self.now = self.runs[0].submit if self.runs else 0
         self.unfinished = 0
@@ -161,6 +167,7 @@ class World:
         if run.first_start is None:
             run.first_start = self.now
         run.starts += 1
+        run.stopped = False
         self._go_on(run)
 
     def _go_on(self, run: JobRun) -> None:
@@ -200,7 +207,7 @@ class World:
         self._put(run, State.DRAINING)
         run.began, run.restart = self.now, action.grace
         run.preemptions += 1
-        run.last_preempted = self.now
+        run.last_preempted, run.stopped = self.now, True
         while self.disturbed and self.now - self.disturbed[0].at >= DAY:
             self.disturbed.popleft()
         self.disturbed.append(Disturbance(self.now, run.milli))
@@ -242,9 +249,12 @@ class World:
         return not state.overbooked(held.allocation)
 
     def _vacate(self, run: JobRun) -> None:
-        model = model_of(self.state, run.allocation)
-        self.state.release(run.job, run.allocation)
-        self.books.clear(run.job, len(run.allocation), model)
+        if run.state is State.AWAY and self.pool is not None:
+            self.pool.release(run, self.now)
+        else:
+            model = model_of(self.state, run.allocation)
+            self.state.release(run.job, run.allocation)
+            self.books.clear(run.job, len(run.allocation), model)
         run.allocation = ()
 
     def _wait_for_gang(self, run: JobRun) -> None:
@@ -264,7 +274,7 @@ class World:
         self.agenda.add(Event(self.now + self._clocks[row].down_for(), Kind.REPAIR, row))
         name = self.state.names[row]
         for run in [run for state in BUSY for run in self._in(state)]:
-            if not _touches(run.allocation, name):
+            if not any(task.node == name for task in run.allocation):
                 continue
             if run.state in (State.HELD, State.HOLDING):
                 self._give_back(run)
@@ -278,10 +288,6 @@ class World:
                 if not run.job.requeueable:
                     run.forfeit()
                     self._over(run, State.LOST)
-
-
-def _touches(allocation: tuple[TaskAllocation, ...], node: str) -> bool:
-    return any(task.node == node for task in allocation)
 
 
 def _gone(stopped: dict[str, JobRun]) -> dict[str, JobRun]:

@@ -1,5 +1,8 @@
 """The cheapest mix found on which replays of a trace meet the targets: a search, no proof.
 
+Where a burst kind is given, each mix is tried without it and with it, and what burst nodes cost is
+part of the price: then more nodes than the least may be cheaper.
+
 Waits aren't monotone in nodes: a node more changes who goes first, and a gang may wait longer for
 it. So below the least number that was found, as many neighbours as asked for are replayed too.
 """
@@ -14,6 +17,7 @@ from functools import partial
 
 from trencadis.models import Snapshot
 from trencadis.models.trace import Trace, in_order
+from trencadis.whatif.burst import BurstKind, BurstUse, mean_use
 from trencadis.whatif.capacity.offers import Mix, Offer, price_of
 from trencadis.whatif.capacity.target import Target
 from trencadis.whatif.engine import Sample
@@ -44,6 +48,14 @@ class ReplaySearch:
     tries: int = 60
     """Mixes replayed, at most."""
     processes: int | None = None
+    burst: BurstKind | None = None
+    """Where preempted jobs that wait may go."""
+
+    @property
+    def span_seconds(self) -> int:
+        """Of the load: what burst nodes cost is spread over it."""
+        trace = self.trace
+        return max(1, trace.span_seconds, *(entry.seconds for entry in trace.jobs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +64,23 @@ class Trial:
 
     mix: Mix
     price_milli: int
+    """Of its nodes, an hour."""
     median: dict[str, float]
     """By measure: P50 over the seeds."""
     high: dict[str, float]
     """P90 over the seeds (nearest rank): what the targets are held against."""
     met: bool
+    burst: BurstUse | None
+    """On the mean of the seeds, rounded up; None: without burst nodes."""
+    burst_milli: int
+    """What these cost on average in an hour of the load."""
     busy: tuple[Sample, ...] = field(repr=False)
     """The rounds of the trace as it is."""
+
+    @property
+    def total_milli(self) -> int:
+        """Of nodes and burst nodes, an hour."""
+        return self.price_milli + self.burst_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +91,8 @@ class TraceFound:
     trials: tuple[Trial, ...]
     complete: bool
     """Whether the search ended by itself, not by its tries."""
+    without: Trial | None = None
+    """The cheapest without burst nodes, where they were asked for."""
 
 
 def cheapest_replayed(
@@ -76,9 +100,20 @@ def cheapest_replayed(
 ) -> TraceFound:
     """The cheapest mix that was found: of each kind alone, then with others put in its place.
 
-    Raises InvalidInputError where trace or cluster have what a replay can't do.
+    With a burst kind: without it, then with it, so many tries each. Raises InvalidInputError where
+    trace or cluster have what a replay can't do.
     """
-    return _Searcher(wanted, told).run()
+    plain = _Searcher(replace(wanted, burst=None), told).run()
+    if wanted.burst is None:
+        return plain
+    helped = _Searcher(wanted, told).run()
+    found = [trial for trial in (plain.best, helped.best) if trial is not None]
+    return TraceFound(
+        best=min(found, key=lambda trial: trial.total_milli, default=None),
+        trials=(*plain.trials, *helped.trials),
+        complete=plain.complete and helped.complete,
+        without=plain.best,
+    )
 
 
 def dealt_anew(trace: Trace, seed: int) -> Trace:
@@ -147,6 +182,19 @@ class _Searcher:
         while below > 0 and failed < self.wanted.neighbours:
             failed = 0 if self._trial(self._only(position, below)).met else failed + 1
             below -= 1
+        if self.wanted.burst is not None:
+            self._more(position, high + 1)
+
+    def _more(self, position: int, count: int) -> None:
+        """More nodes, that fewer burst hours may pay for, until neighbours in a row don't."""
+        offer, dearer = self.wanted.offers[position], 0
+        while count <= offer.most and dearer < max(1, self.wanted.neighbours):
+            mix = self._only(position, count)
+            assert self.best is not None
+            if price_of(self.wanted.offers, mix) >= self.best.total_milli:
+                return  # even without any burst hour
+            dearer = 0 if self._trial(mix) is self.best else dearer + 1
+            count += 1
 
     def _exchange(self) -> None:
         """Nodes of the best mix given for nodes of another kind, as many as cost less."""
@@ -181,11 +229,9 @@ class _Searcher:
 
     def _load(self, position: int) -> int:
         """Nodes of the kind that the mean load of the trace would keep busy."""
-        trace = self.wanted.trace
         (node,) = self.wanted.offers[position].first(1)
-        gpus = max(1, node.gpu_count)
-        span = max(1, trace.span_seconds, *(entry.seconds for entry in trace.jobs))
-        return max(1, round(trace.gpu_seconds / span / gpus))
+        busy = self.wanted.trace.gpu_seconds / self.wanted.span_seconds
+        return max(1, round(busy / max(1, node.gpu_count)))
 
     def _only(self, position: int, count: int) -> Mix:
         return tuple(count if i == position else 0 for i in range(len(self.wanted.offers)))
@@ -206,16 +252,20 @@ class _Searcher:
             }
 
         high = over_seeds(HIGH)
+        burst = mean_use([entry.measures.burst for entry in done])
+        hourly = 0.0 if burst is None else burst.cost * 3_600 / wanted.span_seconds
         trial = Trial(
             mix=mix,
             price_milli=price_of(wanted.offers, mix),
             median=over_seeds(MEDIAN),
             high=high,
             met=all(target.met(high[target.measure]) for target in wanted.targets),
+            burst=burst,
+            burst_milli=math.ceil(hourly * 1_000),
             busy=done[0].samples,
         )
         self.tried[mix] = trial
-        if trial.met and (self.best is None or trial.price_milli < self.best.price_milli):
+        if trial.met and (self.best is None or trial.total_milli < self.best.total_milli):
             self.best = trial
         if self.told is not None:
             self.told(trial)
@@ -226,7 +276,7 @@ class _Searcher:
         place = wanted.cluster(mix)
         tasks = []
         for seed, trace in enumerate(self.traces):
-            options = replace(wanted.setting.options, seed=seed)
+            options = replace(wanted.setting.options, seed=seed, burst=wanted.burst)
             setting = replace(wanted.setting, options=options)
             tasks.append(partial(replay, trace, place, wanted.policy, setting))
         done: dict[int, Replayed] = {}

@@ -111,7 +111,8 @@ def _money(scene: Scene, measures: list[Measures]) -> list[Block]:
         row = [m.policy, f"{m.jobs['done']:,}"]
         row += [f"{value:,.0f}" for value in (time.capacity, time.useful, time.lost, idle)]
         if cheapest is not None:
-            each = None if m.cost is None or not time.capacity else m.cost / time.capacity
+            own = None if m.cost is None else m.cost - (m.burst.cost if m.burst else 0.0)
+            each = None if own is None or not time.capacity else own / time.capacity
             row += [
                 _money_of(m.cost, 0),
                 _money_of(m.cost_per_useful_gpu_hour, 2),
@@ -123,6 +124,8 @@ def _money(scene: Scene, measures: list[Measures]) -> list[Block]:
         rows.append(row)
     caption = f"Money in {scene.currency}" if cheapest is not None else ""
     blocks.append(Table(tuple(columns), rows, caption=caption))
+    if any(m.burst is not None for m in measures):
+        blocks.append(_burst(scene, measures))
     bars = [
         {"name": m.policy, **{part.replace('_', ' '): _share(m, part) for part in PARTS}}
         for m in measures
@@ -136,6 +139,22 @@ def _money(scene: Scene, measures: list[Measures]) -> list[Block]:
         )
     )
     return blocks
+
+
+def _burst(scene: Scene, measures: list[Measures]) -> Table:
+    uses = [(m.policy, m.burst) for m in measures if m.burst is not None]
+    rows = [
+        (
+            policy,
+            *(f"{figure:,}" for figure in (use.jobs, use.most_nodes, use.node_hours)),
+            f"{use.useful_gpu_hours:,.1f}",
+            f"{use.cost:,.0f}",
+        )
+        for policy, use in uses
+    ]
+    columns = ("policy", "jobs sent", "nodes at once", "node-hours", "effective (GPU-h)", "cost")
+    caption = f"Burst nodes, {uses[0][1].kind}, beside the cluster; money in {scene.currency}"
+    return Table(columns, rows, caption=caption)
 
 
 def _share(measures: Measures, part: str) -> float:
