@@ -88,19 +88,23 @@ def _tell(steps: Sequence[Step], *, yes: bool, json: bool) -> None:
 
     if json:
         rows = [
-            {"action": s.kind, "job": s.job, "nodes": list(s.nodes), "blocked": s.blocked}
+            {
+                "action": s.kind,
+                "job": s.job,
+                "nodes": list(s.nodes),
+                "blocked": s.blocked,
+                "needless": s.needless,
+            }
             for s in steps
         ]
         io.write(io.STANDARD, dumps({"sent": yes, "steps": rows}))
         return
     word = "sent" if yes else "would send"
-    io.show(
-        *(
-            f"{'skip' if s.blocked else word}  {s.kind}  {s.job}  {','.join(s.nodes)}"
-            f"{f'  ({s.blocked})' if s.blocked else ''}"
-            for s in steps
-        )
-    )
+    for step in steps:
+        said = "skip" if step.blocked else "no need" if step.needless else word
+        why = step.blocked or step.needless
+        nodes = ",".join(step.nodes)
+        io.show(f"{said}  {step.kind}  {step.job}  {nodes}{f'  ({why})' if why else ''}")
     if not yes:
         io.tell("Nothing was sent; --yes sends it.")
 

@@ -78,6 +78,10 @@ class Fake:
         self.faults: Iterator[Fault] = iter(())
         self.warned: list[str] = []
         self.reserved: list[str] = []
+        self.keeps_nothing = False
+        self.inside: list[str] = []
+        """Jobs that were let go while nodes were reserved for them."""
+        self.contested: frozenset[str] = frozenset()
 
     def clock(self) -> datetime:
         return self.now
@@ -164,7 +168,7 @@ class Fake:
             queues=(Queue(name="q"),),
             jobs=tuple(jobs),
         )
-        return Reading(snapshot, views)
+        return Reading(snapshot, views, contested=self.contested)
 
     def _job(self, name: str, work: Work, remembered: Mapping[str, Terms]) -> Job:
         required = remembered.get(name, {"required": ",".join(work.required)})["required"]
@@ -192,7 +196,16 @@ class Fake:
     def alive(self) -> bool:
         return True
 
-    def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:  # noqa: ARG002
+    def start(
+        self,
+        job: str,
+        nodes: Sequence[str],
+        view: JobView,  # noqa: ARG002
+        *,
+        reserved: bool = False,
+    ) -> None:
+        if reserved and f"trencadis-{job}" in self.reserved:
+            self.inside.append(job)
         work = self.jobs[job]
 
         def name() -> None:
@@ -242,8 +255,18 @@ class Fake:
         if self.jobs[job].state == "waiting":
             self.jobs[job].state = "released"
 
-    def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:  # noqa: ARG002
-        self.reserved.append(name)
+    def reserve(
+        self,
+        name: str,
+        job: str,  # noqa: ARG002
+        nodes: Sequence[str],  # noqa: ARG002
+        start: datetime,  # noqa: ARG002
+        end: datetime,  # noqa: ARG002
+    ) -> None:
+        if self.keeps_nothing:
+            raise RefusedError("not allowed to")
+        if name not in self.reserved:
+            self.reserved.append(name)
 
     def unreserve(self, name: str) -> None:
         self.reserved = [entry for entry in self.reserved if entry != name]

@@ -436,13 +436,13 @@ def test_done_before_its_controller_says_so(world: World, kubeconfig: Path) -> N
 def test_reservations_are_taints(world: World, kubeconfig: Path) -> None:
     kube = cluster(world, kubeconfig)
     for _ in range(2):
-        kube.reserve("trencadis-ml/a", "ml/a", ["n1", "n2"], world.now)
+        kube.reserve("trencadis-ml/a", "ml/a", ["n1", "n2"], world.now, world.now)
     assert kube.reservations() == ["trencadis-ml/a"]
     taints = {n["metadata"]["name"]: len(n["spec"].get("taints", [])) for n in world.of("nodes")}
     assert taints == {"n1": 1, "n2": 1, "n3": 0}
     assert not any(entry.taints for entry in kube.read({}).snapshot.nodes)
     with pytest.raises(RefusedError, match="kept for ml/a"):
-        kube.reserve("trencadis-ml/b", "ml/b", ["n2"], world.now)
+        kube.reserve("trencadis-ml/b", "ml/b", ["n2"], world.now, world.now)
     kube.unreserve("trencadis-ml/a")
     kube.unreserve("trencadis-ml/a")
     assert kube.reservations() == []

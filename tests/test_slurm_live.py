@@ -6,7 +6,7 @@ import json
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -156,9 +156,13 @@ def test_memory_counts_only_where_slurm_counts_it(shape: str) -> None:
     assert cluster(said).read({}).snapshot.jobs[0].request.memory_mib == 0
 
 
-def test_our_own_reservations_keep_nothing_from_us(shape: str) -> None:
+@pytest.mark.parametrize("names", [True, False])
+def test_our_own_reservations_keep_nothing_from_us(shape: str, names: bool) -> None:
     mine = node(shape, "g1", state="IDLE+RESERVED", reservation="trencadis-7")
     theirs = node(shape, "g2", state="IDLE+RESERVED", reservation="maint")
+    if not names:  # 22.05 doesn't say which
+        mine.pop("reservation")
+        theirs.pop("reservation")
     said = Said(document(shape, "jobs"), document(shape, "nodes", mine, theirs))
     line = "ReservationName={} StartTime={} EndTime={} Nodes={} Flags=MAINT Licenses=(null)"
     said.answers["scontrol -o show reservations"] = "\n".join(
@@ -182,7 +186,8 @@ def test_what_slurm_is_told(shape: str) -> None:
     slurm.warn("1")
     slurm.stop("1")
     slurm.give_back("8", views["8"].terms)
-    slurm.reserve("trencadis-1", "1", ["g1"], AT)
+    slurm.reserve("trencadis-1", "1", ["g1"], AT, AT + timedelta(minutes=9, seconds=1))
+    slurm.reserve("trencadis-8", "8", ["g2"], AT + timedelta(hours=1), AT + timedelta(hours=3))
     assert said.acts() == [
         "scontrol update JobId=1 ReqNodeList=g1,g2",
         "scontrol release 1",
@@ -195,7 +200,10 @@ def test_what_slurm_is_told(shape: str) -> None:
         "scontrol update JobId=8 Partition=low ReqNodeList=",
         "scontrol release 8",
         "scontrol create reservation ReservationName=trencadis-1 Users=ada Nodes=g1"
-        " StartTime=now Duration=infinite Flags=IGNORE_JOBS",
+        " StartTime=now Duration=10 Flags=IGNORE_JOBS",
+        "scontrol create reservation ReservationName=trencadis-8 Users=ada Nodes=g2"
+        f" StartTime={(AT + timedelta(hours=1)).astimezone():%Y-%m-%dT%H:%M:%S} Duration=120"
+        " Flags=IGNORE_JOBS",
     ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from trencadis.adapters.live.cluster import PREFIX, JobView, Reading, RefusedError
@@ -14,6 +14,7 @@ from trencadis.adapters.live.ground import Ground, may_start, may_stop
 from trencadis.adapters.live.hooks import HookError, tell
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import on_nodes, withdraw
+from trencadis.adapters.live.reserves import LONGEST, forget, keep, needless, taken
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
 from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
@@ -21,12 +22,13 @@ from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action of a plan, and why it is not sent, if so."""
+    """One action of a plan, and why it is not sent, if so: it may not, or need not be."""
 
     kind: str
     job: str
     nodes: tuple[str, ...]
     blocked: str | None
+    needless: str | None = None
 
 
 def carry_out(
@@ -35,8 +37,11 @@ def carry_out(
     """Sends what may be sent. UnavailableError and FencedError end it in the middle, safely."""
     done: list[Step] = []
     before = {job.name: job for job in decided_on.jobs}
+    refused = keep(context, plan, decided_on, reading, epoch)
     told, context.skipped = context.skipped, {}
     for step, action in _steps(context, plan, before, reading):
+        if isinstance(action, Reserve) and step.job in refused:
+            step = replace(step, blocked=refused[step.job])  # noqa: PLW2901
         done.append(step)
         if step.blocked is not None:
             context.skipped[step.kind, step.job] = step.blocked
@@ -58,7 +63,7 @@ def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Readin
 
 def _steps(
     context: Context, plan: Plan, before: Mapping[str, Job], reading: Reading
-) -> Iterator[tuple[Step, Preempt | Start | None]]:
+) -> Iterator[tuple[Step, Preempt | Start | Reserve | None]]:
     scope = context.config.scope
     ground = Ground(overlay(reading, context.store, context.clock()), scope)
     busy = {intent.job for intent in context.store.intents()}
@@ -91,8 +96,8 @@ def _steps(
             begun.add(start.job)
         yield Step("start", start.job, nodes, blocked), start
     for reserve in plan.reserves:
-        # Nothing to send: no job starts but by a plan, and each round reserves anew.
-        yield Step("reserve", reserve.job, _nodes(reserve), "rounds keep it by themselves"), None
+        why = needless(reserve, reading, context.config)
+        yield Step("reserve", reserve.job, _nodes(reserve), None, why), reserve
     for kind, jobs in (
         ("move", [move.job for move in plan.moves]),
         ("resize", [resize.job for resize in plan.resizes]),
@@ -169,12 +174,15 @@ def _start(
         group=_group(before, start),
         waits_for=start.waits_for,
         round=context.round,
+        reserved=taken(context, start.job)
+        or (bool(start.waits_for) and context.config.reserve_delayed),
     )
     context.store.begin(intent, None if start.waits_for else view.terms, epoch)
+    forget(context, start.job)
     if start.waits_for:
         context.note("start-waits", start.job, name=view.title, for_=start.waits_for, nodes=nodes)
-        if context.config.reserve_delayed:
-            _reserve(context, start.job, nodes, context.clock())
+        if intent.reserved:
+            _reserve(context, start.job, nodes)
         return
     _send(context, intent, view)
 
@@ -212,14 +220,12 @@ def send_due(context: Context, reading: Reading, epoch: int) -> None:
 
 def _give_up(context: Context, intent: Intent, reason: str) -> None:
     context.finish(intent, "dissolved", logging.WARNING, reason=reason)
-    if context.config.reserve_delayed:
-        context.cluster.unreserve(PREFIX + intent.job)
 
 
 def _send(context: Context, intent: Intent, view: JobView) -> None:
     try:
-        context.cluster.unreserve(PREFIX + intent.job)
-        context.cluster.start(intent.job, [task.node for task in intent.tasks], view)
+        nodes = [task.node for task in intent.tasks]
+        context.cluster.start(intent.job, nodes, view, reserved=intent.reserved)
     except RefusedError as error:
         context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))
         until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)
@@ -230,10 +236,9 @@ def _send(context: Context, intent: Intent, view: JobView) -> None:
     context.note("start", intent.job, name=view.title, nodes=intent.nodes)
 
 
-def _reserve(context: Context, job: str, nodes: tuple[str, ...], at: datetime) -> bool:
+def _reserve(context: Context, job: str, nodes: tuple[str, ...]) -> None:
+    now = context.clock()
     try:
-        context.cluster.reserve(PREFIX + job, job, nodes, at)
+        context.cluster.reserve(PREFIX + job, job, nodes, now, now + LONGEST)
     except RefusedError as error:
         context.note("reserve-refused", job, logging.WARNING, reason=str(error))
-        return False
-    return True

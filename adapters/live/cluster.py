@@ -67,6 +67,8 @@ class Reading:
     snapshot: Snapshot
     jobs: Mapping[str, JobView]
     warnings: Sequence[Fault] = ()
+    contested: frozenset[str] = frozenset()
+    """Nodes on which the native scheduler may start jobs that aren't ours."""
 
 
 class Cluster(Protocol):
@@ -81,9 +83,12 @@ class Cluster(Protocol):
     def alive(self) -> bool:
         """Whether the native scheduler answers."""
 
-    def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
+    def start(
+        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+    ) -> None:
         """Lets a waiting job start on exactly these nodes, one for each of its tasks.
 
+        `reserved`: nodes are reserved for it, which is ended once it has begun, or can't begin.
         Doing it twice does no harm.
         """
 
@@ -102,11 +107,16 @@ class Cluster(Protocol):
     def give_back(self, job: str, terms: Terms) -> None:
         """Leaves a waiting job to the native scheduler, on its old terms."""
 
-    def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:
-        """Keeps whole nodes for one job from an instant on. Doing it twice does no harm."""
+    def reserve(
+        self, name: str, job: str, nodes: Sequence[str], start: datetime, end: datetime
+    ) -> None:
+        """Keeps whole nodes for one job from an instant on. Doing it twice does no harm.
+
+        Until `end` at most: nodes must not be kept for ever by who is gone.
+        """
 
     def unreserve(self, name: str) -> None:
-        """Ends a reservation of ours; one that isn't there is no fault."""
+        """Ends a reservation of ours; a job inside goes on. One that isn't there is no fault."""
 
     def reservations(self) -> list[str]:
         """The names of the reservations that are ours."""

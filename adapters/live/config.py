@@ -62,6 +62,9 @@ class LiveConfig(Record):
     missed_rounds: Positive = 5
     """After so many rounds without one that ended well the watchdog gives all jobs back."""
     hook: Hook = Hook()
+    reserve_planned: Literal["where_needed", "always", "never"] = "where_needed"
+    """Whether the native scheduler is told of nodes that a plan keeps for a job to come
+    (`policy.reservations`): where jobs that aren't ours could start on them, always, or never."""
     reserve_delayed: bool = False
     """Whether nodes that a start waits for are reserved while their jobs leave. Needed where jobs
     that aren't ours may take them."""

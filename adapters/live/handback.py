@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from trencadis.adapters.live.cluster import RefusedError
+from trencadis.adapters.live.cluster import PREFIX, RefusedError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.reconcile import after_all, begun
+from trencadis.adapters.live.reserves import KEY
 
 
 def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list[str]]:
@@ -16,7 +17,7 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
     state, it sets with that. Safe to do again.
     """
     store, cluster = context.store, context.cluster
-    store.fence(**state)
+    store.fence(**{KEY: "{}"}, **state)
     reading = cluster.read(store.terms())
     terms = store.terms()
     leaving: list[str] = []
@@ -54,5 +55,5 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         given.append(job)
         context.note("given-back", job, name=view.title, reason=why)
     for name in cluster.reservations():
-        cluster.unreserve(name)
+        context.unreserve(name.removeprefix(PREFIX))
     return given, leaving

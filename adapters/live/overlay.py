@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trencadis.adapters.live.cluster import Reading
+from trencadis.adapters.live.reserves import holds
 from trencadis.adapters.live.store import Intent, Store, stamp
 from trencadis.models import Hold, InvalidInputError, Job, Snapshot
 from trencadis.models.check import check
@@ -26,12 +27,16 @@ def overlay(reading: Reading, store: Store, now: datetime) -> Snapshot:
     jobs = tuple(_history(_refused(job, refusals), counts) for job in snapshot.jobs)
     snapshot = snapshot.model_copy(update={"jobs": jobs, "budget_use": budget_use(store, now)})
     under_way = _under_way(snapshot, intents, now)
-    try:
-        check(under_way)
-    except InvalidInputError:
-        # Others have taken what was meant for a start: until it is settled nobody starts there.
-        return _avoided(snapshot, intents)
-    return under_way
+    kept = holds(under_way, store)
+    for promised in (kept, ()) if kept else ((),):
+        found = under_way.model_copy(update={"holds": (*under_way.holds, *promised)})
+        try:
+            check(found)
+        except InvalidInputError:
+            continue  # what was promised for later can be promised elsewhere
+        return found
+    # Others have taken what was meant for a start: until it is settled nobody starts there.
+    return _avoided(snapshot, intents)
 
 
 def _refused(job: Job, refusals: Mapping[str, set[str] | None]) -> Job:

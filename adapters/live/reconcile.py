@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from trencadis.adapters.live.cluster import JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
+from trencadis.adapters.live.reserves import tidy
 from trencadis.adapters.live.store import Intent, stamp
 
 BEGUN = ("running", "leaving", "ended")
@@ -27,6 +28,7 @@ def reconcile(context: Context, reading: Reading) -> None:
     for members in starts.values():
         _starts(context, members, reading)
     _tidy(context, reading)
+    tidy(context, reading)
 
 
 def _starts(context: Context, members: list[Intent], reading: Reading) -> None:

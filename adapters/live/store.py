@@ -68,6 +68,8 @@ class Intent:
     gpus: int = 0
     lost_gpu_seconds: int = 0
     round: int | None = None
+    reserved: bool = False
+    """Of a start: the native scheduler keeps nodes for it."""
 
     @property
     def tasks(self) -> tuple[TaskAllocation, ...]:
@@ -114,6 +116,12 @@ class Store:
     def put(self, **values: str) -> None:
         """Sets values of the state."""
         with self._write():
+            self._put(values)
+
+    def put_fenced(self, epoch: int, **values: str) -> None:
+        """Sets values of the state. Raises FencedError if the epoch is over."""
+        with self._write():
+            self._fenced(epoch)
             self._put(values)
 
     def _put(self, values: Mapping[str, str]) -> None:

@@ -122,9 +122,13 @@ class KubernetesCluster:
 
     # Acting
 
-    def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
-        """Names a node for each pod, then takes the gates off."""
+    def start(
+        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+    ) -> None:
+        """Names a node for each pod, then takes the gates off. Taints for it would keep it out."""
         del view
+        if reserved:
+            self.unreserve(PREFIX + job)
         self._acts.place(self._gang(job), nodes)
 
     def withdraw(self, job: str, terms: Terms) -> None:
@@ -185,9 +189,11 @@ class KubernetesCluster:
         if why is not None:
             raise RefusedError(why)
 
-    def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:
-        """A taint on whole nodes. What runs there goes on."""
-        del job
+    def reserve(
+        self, name: str, job: str, nodes: Sequence[str], start: datetime, end: datetime
+    ) -> None:
+        """A taint on whole nodes, which has no end. What runs there goes on."""
+        del job, end
         if start > self._clock():
             raise RefusedError("Kubernetes keeps no nodes from a later time on")
         taints.reserve(self.api, self._lists(), name, nodes)

@@ -119,7 +119,7 @@ def written(context: Context, plan: Plan) -> tuple[Sequence[Step], list[Request]
 
 
 def _write(cluster: KubernetesCluster, step: Step, plan: Plan, reading: Reading) -> Step:
-    if step.blocked is not None:
+    if step.blocked is not None or step.needless is not None:
         return step
     try:
         if step.kind == "preempt":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from trencadis.adapters.live.cluster import RefusedError
 from trencadis.adapters.slurm.fields import Record, document
+from trencadis.adapters.slurm.hostlist import HostlistError, expand
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
 from trencadis.adapters.slurm.live.config import SlurmOptions
@@ -96,23 +99,30 @@ def qos_table(run: Commands) -> str | None:
         return None
 
 
-def without_ours(documents: Documents, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def without_ours(
+    documents: Documents, prefix: str, now: datetime
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Nodes and reservations without our own: what they keep, the plan keeps already."""
     mine: set[str] = set()
+    theirs: set[str] = set()
     others = []
     for entry in documents.reservations.get("reservations", []):
-        if str(entry["name"]).startswith(prefix):
-            mine.add(str(entry["name"]))
-        else:
+        ours = str(entry["name"]).startswith(prefix)
+        if not ours:
             others.append(entry)
+        if ours or int(entry["start_time"]) <= now.timestamp():
+            with contextlib.suppress(HostlistError):  # the import says so
+                (mine if ours else theirs).update(expand(str(entry["node_list"] or "")))
     nodes = dict(documents.nodes)
-    if mine and isinstance(nodes.get("nodes"), list):
-        nodes["nodes"] = [_freed(node, mine) for node in nodes["nodes"]]
+    freed = mine - theirs
+    if freed and isinstance(nodes.get("nodes"), list):
+        nodes["nodes"] = [_freed(node, freed) for node in nodes["nodes"]]
     return nodes, {"reservations": others}
 
 
-def _freed(node: Any, mine: set[str]) -> Any:
-    if not isinstance(node, dict) or str(node.get("reservation", "")) not in mine:
+def _freed(node: Any, freed: set[str]) -> Any:
+    # By its name: before 23.02 a node doesn't tell which reservation it is in.
+    if not isinstance(node, dict) or str(node.get("name", "")) not in freed:
         return node
     state: Any = node.get("state")
     if isinstance(state, str):

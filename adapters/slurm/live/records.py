@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from trencadis.adapters.live.cluster import JobView, State, Terms
+from trencadis.adapters.live.cluster import PREFIX, JobView, State, Terms
 from trencadis.adapters.slurm.arrays import read_array
 from trencadis.adapters.slurm.constraints import partitions_of
 from trencadis.adapters.slurm.dependencies import Settled
@@ -37,6 +37,8 @@ class Prepared:
     views: dict[str, JobView] = field(default_factory=dict)
     partitions: dict[str, list[str]] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
+    reserved: dict[str, str] = field(default_factory=dict)
+    """The reservations that users have their jobs run in."""
 
 
 def prepare(
@@ -82,6 +84,10 @@ def _prepare(
     found = states(record.get("job_state"))
     state = _state(found)
     names = names_of(record)
+    reservation = text(record.get("resv_name"))
+    if reservation.startswith(PREFIX):
+        # A start inside of what we reserved for it: no wish of its user.
+        record["resv_name"] = reservation = ""
     listed = partitions_of(record)
     runs_in = config.slurm.runs_in(listed)
     kept_back = _held(record, found)
@@ -128,6 +134,8 @@ def _prepare(
             prepared.views[name] = replace(view, name=name)
             prepared.partitions[name] = runs_in
             prepared.users[name] = text(record.get("user_name"))
+            if reservation:
+                prepared.reserved[name] = reservation
     if state == "ended":
         return
     if state in ("waiting", "released"):

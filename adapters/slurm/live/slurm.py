@@ -18,6 +18,7 @@ from trencadis.adapters.slurm.fields import entries
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
 from trencadis.adapters.slurm.live.config import SlurmConfig
+from trencadis.adapters.slurm.live.contested import contested
 from trencadis.adapters.slurm.live.documents import (
     Documents,
     qos_table,
@@ -27,6 +28,7 @@ from trencadis.adapters.slurm.live.documents import (
 from trencadis.adapters.slurm.live.preemption import objections
 from trencadis.adapters.slurm.live.qos import read_qos
 from trencadis.adapters.slurm.live.records import MAX_ARRAY, Prepared, prepare
+from trencadis.adapters.slurm.live.reservations import Reservations
 from trencadis.adapters.slurm.live.rest import Rest
 from trencadis.adapters.slurm.snapshot import read_slurm
 from trencadis.models import Job, Qos, Snapshot
@@ -55,6 +57,8 @@ class SlurmCluster:
             )
         self._qos: tuple[Qos, ...] | None = config.qos or None
         self._users: dict[str, str] = {}
+        self._reserved: dict[str, str] = {}
+        self._reservations = Reservations(self._run, clock)
 
     # Reading
 
@@ -64,11 +68,11 @@ class SlurmCluster:
         now = self._clock()
         records = entries(documents.jobs, "jobs", "jobs")
         prepared = prepare(records, self.config, remembered, now)
-        self._users = prepared.users
+        self._users, self._reserved = prepared.users, prepared.reserved
         if self._qos is None:
             table = qos_table(self._run)
             self._qos = () if table is None else read_qos(table)
-        nodes, reservations = without_ours(documents, PREFIX)
+        nodes, reservations = without_ours(documents, PREFIX, now)
         config = self.config
         snapshot, warnings = read_slurm(
             {**documents.jobs, "jobs": prepared.records},
@@ -85,7 +89,12 @@ class SlurmCluster:
             qos=self._qos,
             array_tasks=MAX_ARRAY,
         )
-        return Reading(self._fitted(snapshot, prepared, documents), prepared.views, warnings)
+        return Reading(
+            self._fitted(snapshot, prepared, documents),
+            prepared.views,
+            warnings,
+            contested(documents.partitions, prepared, remembered, config.live.scope),
+        )
 
     def _fitted(self, snapshot: Snapshot, prepared: Prepared, documents: Documents) -> Snapshot:
         scope = self.config.live.scope
@@ -135,10 +144,14 @@ class SlurmCluster:
 
     # Acting
 
-    def start(self, job: str, nodes: Sequence[str], view: JobView) -> None:
-        """Names the nodes, then lets the job go."""
+    def start(
+        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+    ) -> None:
+        """Names the nodes, then lets the job go: inside of what is reserved for it, if it can."""
         changes = {"ReqNodeList": ",".join(sorted(set(nodes)))}
         changes |= self._runs_in(view.terms)
+        if reserved and self._reservations.open(PREFIX + job, nodes):
+            changes["ReservationName"] = PREFIX + job
         self._update(job, changes)
         self._run("scontrol", "release", job)
 
@@ -166,27 +179,21 @@ class SlurmCluster:
         self._update(job, changes)
         self._run("scontrol", "release", job)
 
-    def reserve(self, name: str, job: str, nodes: Sequence[str], start: datetime) -> None:
+    def reserve(
+        self, name: str, job: str, nodes: Sequence[str], start: datetime, end: datetime
+    ) -> None:
         """Whole nodes for the job's user. What runs there goes on."""
-        if name in self.reservations():
-            return
-        at = "now" if start <= self._clock() else f"{start.astimezone():%Y-%m-%dT%H:%M:%S}"
-        self._run(
-            "scontrol", "create", "reservation", f"ReservationName={name}",
-            f"Users={self._users.get(job) or 'root'}", f"Nodes={','.join(nodes)}",
-            f"StartTime={at}", "Duration=infinite", "Flags=IGNORE_JOBS",
-        )  # fmt: skip
+        if job in self._reserved:
+            raise RefusedError(f"its user has it run in the reservation {self._reserved[job]}")
+        self._reservations.keep(name, self._users.get(job) or "root", nodes, start, end)
 
     def unreserve(self, name: str) -> None:
-        """Deletes it."""
-        if name in self.reservations():
-            self._run("scontrol", "delete", f"ReservationName={name}")
+        """Deletes it. A job inside goes on."""
+        self._reservations.end(name)
 
     def reservations(self) -> list[str]:
         """Those whose names begin as ours do."""
-        document = show.reservations(self._run("scontrol", "-o", "show", "reservations"))
-        names = [str(entry["name"]) for entry in document["reservations"]]
-        return [name for name in names if name.startswith(PREFIX)]
+        return list(self._reservations.listed())
 
     def _runs_in(self, terms: Terms) -> dict[str, str]:
         """Where a job of a held partition runs."""
