@@ -141,7 +141,8 @@ class Stopper:
                 break
             here = self.here[name]
             found = menu(
-                self.nodes[name], here, way.need, cap, costs, self.supply, self.parts
+                self.nodes[name], here, way.need, cap, costs, self.supply, self.parts,
+                first_below=FAR if best is None else best[0] + 1,
             )
             if found is None or found.free or not found.more:
                 continue
