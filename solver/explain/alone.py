@@ -7,20 +7,18 @@ so what they share is read once: nodes with the same occupants, the fabric, the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from trencadis.models import Job, Limits, Snapshot
+from trencadis.models import Snapshot
 from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState, capacity, node_state
+from trencadis.solver.explain.allow import allowed, sharers
 from trencadis.solver.explain.menus import Occupants, occupants
 from trencadis.solver.explain.place import Place, place_of
-from trencadis.solver.ledger import Ledger
-from trencadis.solver.model.problem import facts
 from trencadis.solver.round import Options, solve
 from trencadis.solver.worth import eligible_jobs
 
-NONE = Limits()
 EXACT = Options(time_limit_s=10.0, gap=0.0, workers=1, deterministic=True)
 
 
@@ -98,18 +96,17 @@ class Alone:
     def starts(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
         """Whether the unit (a job, or all waiting jobs of a group) starts if nobody else waits."""
         alone = only(snapshot, unit)
-        parts = any(takes_part(job.request) for job in alone.jobs if job.name in unit)
-        # Groups share limits and room, and pieces of GPUs are found by the round alone.
-        if len(unit) > 1 or parts or alone.policy.fragmentation == "weighted":
+        # Groups share limits and room; what fragmentation costs, and smaller shares than anyone
+        # asks for now would find of a GPU, the round alone knows.
+        weighs = alone.policy.fragmentation == "weighted"
+        shares = {job.request.share for job in alone.jobs if job.name in unit} - {None}
+        if len(unit) > 1 or weighs or not shares <= set(self.base.supply.cutter.shares):
             started = {start.job for start in solve(alone, EXACT).starts}
             return started.issuperset(unit)
         return self.could(alone, unit[0])
 
     def could(self, snapshot: Snapshot, name: str) -> bool:
-        """Whether room and rules let a job start: a quick look.
-
-        The round alone knows for sure where fragmentation has a price, or pieces of GPUs are asked.
-        """
+        """Whether room and rules let a job start; exact where fragmentation has no price."""
         alone = only(snapshot, (name,))
         job = eligible_jobs(alone).get(name)
         if job is None:
@@ -121,50 +118,4 @@ class Alone:
             for alternative in look.ways
             if look.room.takes(job, alternative.way)
         }
-        return bool(models) and _allowed(alone, job, models)
-
-
-def _allowed(snapshot: Snapshot, job: Job, models: set[str | None]) -> bool:
-    """Whether limits and lending let an eligible job start on one of the models.
-
-    Only jobs with which it shares a limit matter, or all where some guarantee isn't lent.
-    """
-    lending = any(queue.lending_limit is not None for queue in snapshot.queues)
-    chains = {queue.name: _bounded_chain(snapshot, queue.name) for queue in snapshot.queues}
-    others = [
-        other
-        for other in snapshot.jobs
-        if other.on_nodes and (lending or _shares(chains, job, other))
-    ]
-    nodes = snapshot.nodes
-    if not lending:
-        used = {task.node for other in others for task in other.allocation}
-        nodes = tuple(node for node in nodes if node.name in used)
-    lone = job.model_copy(update={"after": (), "group": None, "not_before": None})
-    slim = snapshot.model_copy(update={"jobs": (*others, lone), "nodes": nodes, "holds": ()})
-    ledger = Ledger(facts(slim))
-    return any(ledger.may_start([(lone, model)]) for model in sorted(models, key=str))
-
-
-def _bounded_chain(snapshot: Snapshot, name: str) -> set[str]:
-    """The queue and those above it, as far as they have limits."""
-    queues = {queue.name: queue for queue in snapshot.queues}
-    found = set()
-    while True:
-        queue = queues[name]
-        if queue.limit != NONE:
-            found.add(name)
-        if queue.parent is None:
-            return found
-        name = queue.parent
-
-
-def _shares(chains: Mapping[str, set[str]], job: Job, other: Job) -> bool:
-    """Whether a running job uses up a limit that holds for the job too."""
-    if job.array is not None and other.array is not None and job.array.name == other.array.name:
-        return True
-    if job.qos is not None and job.qos == other.qos:
-        return True
-    if job.licences.keys() & other.licences.keys():
-        return True
-    return bool(chains[job.queue] & chains[other.queue])
+        return bool(models) and allowed(alone, sharers(alone, job), job, models)

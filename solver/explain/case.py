@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -10,9 +10,12 @@ from trencadis.models import Job, Snapshot
 from trencadis.models.explanation import Raise, Remedy
 from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState
-from trencadis.solver.explain.alone import Alone
-from trencadis.solver.explain.changes import at_time, with_raises, with_remedy
+from trencadis.solver.explain.allow import allowed, sharers
+from trencadis.solver.explain.alone import Alone, only
+from trencadis.solver.explain.changes import with_raises, with_remedy
+from trencadis.solver.explain.later import Later
 from trencadis.solver.explain.place import Place
+from trencadis.solver.worth import eligible_jobs
 
 
 @dataclass(frozen=True)
@@ -71,20 +74,56 @@ class Case:
         jobs = tuple(ask if job.name == ask.name else job for job in self.snapshot.jobs)
         return self.starts(self.snapshot.model_copy(update={"jobs": jobs}))
 
+    @cached_property
+    def later(self) -> Later:
+        """The nodes as they empty if nothing starts."""
+        return Later(self.base, self.place.supply, parts=self.parts)
+
     def fits_at(self, instant: datetime) -> bool:
         """Whether the job fits at a later time if nothing starts, limits aside."""
-        snapshot = at_time(self.base, instant)
-        return self.alone.place(snapshot).fits(
-            self.job, self.alone.states(snapshot, parts=self.parts), self.models
+        return bool(self._open_at(instant) & self.models)
+
+    def _open_at(self, instant: datetime) -> set[str | None]:
+        """The models on which it fits then."""
+        then = self.base.model_copy(update={"now": instant})
+        look = replace(self.place, snapshot=then).look(self.job, self.later.states(instant))
+        return {
+            alternative.way.need.model
+            for alternative in look.ways
+            if look.room.takes(self.job, alternative.way)
+        }
+
+    def could_at(self, instant: datetime) -> bool:
+        """Whether it may start then too, limits as they are: as `starts` would say of `at_time`,
+        for one job and where fragmentation has no price."""
+        job, others, before = self._rules
+        before = [other for other in before if self.later.there(other, instant)]
+        holds = [
+            hold
+            for hold in self.snapshot.holds
+            if hold.job == job.name and self.later.there(job, instant)
+        ]
+        then = self.snapshot.model_copy(
+            update={"now": instant, "jobs": (job, *before), "holds": tuple(holds)}
         )
+        if job.name not in eligible_jobs(then) or not self.later.there(job, instant):
+            return False
+        models = self._open_at(instant)
+        beside = [other for other in others if self.later.there(other, instant)]
+        return bool(models) and allowed(then, beside, job, models)
+
+    @cached_property
+    def _rules(self) -> tuple[Job, list[Job], list[Job]]:
+        """The job as it is if nobody else waits, those with whom it shares limits, and those that
+        it comes after."""
+        alone = only(self.snapshot, (self.job.name,))
+        job = next(job for job in alone.jobs if job.name == self.job.name)
+        before = [other for other in alone.jobs if other.name in job.after]
+        return job, sharers(alone, job), before
 
     def starts(self, snapshot: Snapshot) -> bool:
         """Whether the unit starts in this variant of the snapshot if nobody else waits."""
         return self.alone.starts(snapshot, self.unit)
-
-    def could(self, snapshot: Snapshot) -> bool:
-        """Whether the job, which has no group, may start in this variant by a quick look."""
-        return self.alone.could(snapshot, self.job.name)
 
     def works(self, remedy: Remedy) -> bool:
         """Whether the job starts once the remedy is carried out: the proof of every remedy."""

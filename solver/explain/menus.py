@@ -17,6 +17,8 @@ MOST_SETS = 1_024
 """Sets tried one by one on a node whose parts don't simply add up, the cheapest first."""
 
 Occupants = list[tuple[Job, TaskAllocation]]
+HOLD = "hold for "
+"""What the names of holds begin with, among occupants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def occupants(snapshot: Snapshot) -> dict[str, Occupants]:
     for hold in snapshot.delayed:
         for task in hold.allocation:
             # A hold is not its job's doing: it stays when a victim of that name would go.
-            owner = jobs[hold.job].model_copy(update={"name": f"hold for {hold.job}"})
+            owner = jobs[hold.job].model_copy(update={"name": f"{HOLD}{hold.job}"})
             found[task.node].append((owner, task))
     return dict(found)
 

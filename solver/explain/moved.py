@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trencadis.models import Job, Node, Snapshot
 from trencadis.solver.capacity import vector
 from trencadis.solver.cpsat import Effort, Window, search
-from trencadis.solver.explain.menus import Occupants, occupants
+from trencadis.solver.explain.menus import HOLD, Occupants, occupants
 from trencadis.solver.explain.place import Place
 from trencadis.solver.program import INFINITE, Objective, Program
 from trencadis.solver.shapes import Way
@@ -122,7 +122,7 @@ def _sorted(
         for job, task in tasks:
             if name not in names:
                 continue
-            held = job.name.startswith("hold for ")
+            held = job.name.startswith(HOLD)
             if job.state == "running" and not held and not task.mig and job.request.share is None:
                 moving.append((job, task))
             else:

@@ -30,17 +30,15 @@ def first_fit(case: Case, rules: bool) -> datetime | None:
     if not instants:
         return None
 
-    def open_(instant: datetime) -> bool:
-        if not case.single:
-            return case.starts(at_time(case.snapshot, instant))
-        return case.could(at_time(case.snapshot, instant)) if rules else case.fits_at(instant)
-
-    found = _first(instants, open_)
-    if found is None or not case.single:
+    if not case.single:
+        return _first(instants, lambda instant: case.starts(at_time(case.snapshot, instant)))
+    found = _first(instants, case.fits_at)
+    if found is not None and rules:
+        # Room is quicker to see than limits, and without it they need not be looked at.
+        found = _first([instant for instant in instants if instant >= found], case.could_at)
+    if found is None or case.starts(at_time(case.snapshot, found)):
         return found
     # A quick look was enough so far; where the round says no, ask it all the way.
-    if case.starts(at_time(case.snapshot, found)):
-        return found
     return _first(
         [instant for instant in instants if instant >= found],
         lambda instant: case.starts(at_time(case.snapshot, instant)),
