@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Job
 from trencadis.models.plan import Evidence
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.loss import may_be_stopped
-from trencadis.solver.explain.place import place_of
+from trencadis.solver.explain.place import Place
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.stop import Stopper
 
 
-def competitors(scene: Scene, following: Snapshot, job: Job, said: Said) -> Said:
+def competitors(scene: Scene, place: Place, job: Job, said: Said) -> Said:
     """The same reason with names: the least waiting saved that would have to yield to the job.
 
-    `following`: the snapshot after the plan's actions.
+    `place`: of the snapshot after the plan's actions.
     """
     worth = scene.facts.values.worth
     started = {name: worth[name].wait for name in scene.ledger.started}
-    found = Stopper(following, place_of(following)).cheapest(
+    found = Stopper(place.snapshot, place).cheapest(
         job, scene.shape(job).models(), started
     )
     if found is None:

@@ -7,12 +7,13 @@ so what they share is read once: nodes with the same occupants, the fabric, the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from trencadis.models import Snapshot
 from trencadis.models.units import takes_part
-from trencadis.solver.capacity import NodeState, capacity, node_state
+from trencadis.solver.capacity import Capacity, NodeState, capacity, node_state
 from trencadis.solver.explain.allow import allowed, sharers
 from trencadis.solver.explain.menus import Occupants, occupants
 from trencadis.solver.explain.place import Place, place_of
@@ -50,6 +51,21 @@ def only(snapshot: Snapshot, unit: Collection[str]) -> Snapshot:
     return snapshot.model_copy(update={"jobs": tuple(jobs), "holds": holds})
 
 
+def with_more(supply: Capacity, added: Capacity) -> Capacity:
+    """The supply with that of further nodes, which have the same resources."""
+    by_model = Counter(supply.gpus_by_model) + Counter(added.gpus_by_model)
+    return replace(
+        supply,
+        states=(*supply.states, *added.states),
+        empty=(*supply.empty, *added.empty),
+        empty_cut=(*supply.empty_cut, *added.empty_cut),
+        gpus=sum(by_model.values()) or supply.gpus + added.gpus,
+        cpu_milli=supply.cpu_milli + added.cpu_milli,
+        memory_mib=supply.memory_mib + added.memory_mib,
+        gpus_by_model=dict(sorted(by_model.items())),
+    )
+
+
 @dataclass(slots=True)
 class Alone:
     """Answers about variants of one snapshot."""
@@ -69,10 +85,16 @@ class Alone:
         """The nodes of a variant."""
         if snapshot.nodes is self.snapshot.nodes and snapshot.fabric is self.snapshot.fabric:
             return replace(self.base, snapshot=snapshot)
-        bare = snapshot.model_copy(
-            update={"jobs": tuple(job for job in snapshot.jobs if not job.on_nodes), "holds": ()}
-        )
-        supply = replace(capacity(bare), resources=self.base.supply.resources)
+        # What nodes were before anything ran is all that is read of the supply.
+        known = {id(node) for node in self.snapshot.nodes}
+        new = tuple(node for node in snapshot.nodes if id(node) not in known)
+        idle = tuple(job for job in snapshot.jobs if not job.on_nodes)
+        if len(new) + len(known) == len(snapshot.nodes):
+            bare = snapshot.model_copy(update={"nodes": new, "jobs": idle, "holds": ()})
+            supply = with_more(self.base.supply, capacity(bare))
+        else:
+            bare = snapshot.model_copy(update={"jobs": idle, "holds": ()})
+            supply = replace(capacity(bare), resources=self.base.supply.resources)
         return replace(place_of(snapshot, supply=supply), rates=self.base.rates)
 
     def states(self, snapshot: Snapshot, *, parts: bool = False) -> list[NodeState]:

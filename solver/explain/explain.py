@@ -9,9 +9,11 @@ from trencadis.models import Job, Plan, PlanMismatchError, Snapshot, apply
 from trencadis.models.collector import paused_collector
 from trencadis.models.explanation import NEVER, Explanation, Reason, ReasonGroup, Report
 from trencadis.models.order import in_order
+from trencadis.solver.capacity import capacity
 from trencadis.solver.explain.ahead import competitors, freeable
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.moved import impossible
+from trencadis.solver.explain.place import place_of
 from trencadis.solver.explain.reasons import Reasons, waiting
 from trencadis.solver.explain.remedies import case_of, remedies
 from trencadis.solver.explain.said import Said
@@ -49,8 +51,11 @@ class Explainer:
         if plan.purpose != "round":
             raise PlanMismatchError("the plan only moves running jobs; a round says who waits")
         self.following = apply(self.snapshot, plan)
-        self.scene: Scene = scene_of(self.snapshot, plan, self.following)
-        self.alone = Alone(self.following)
+        self.left = capacity(self.following)
+        self.scene: Scene = scene_of(self.snapshot, plan, self.left)
+        self.alone = Alone(
+            self.following, place_of(self.following, self.scene.facts.fabric, self.left)
+        )
         self.reasons = Reasons(self.scene)
         self.jobs = {job.name: job for job in self.snapshot.jobs}
         self._outlook: Outlook | None = None
@@ -68,7 +73,7 @@ class Explainer:
         if not help_:
             return _explanation(job, said, self._conflicts(job), "plan", assumptions)
         if said.code is Reason.OUTRANKED and not in_pieces(job):
-            said = competitors(self.scene, self.following, job, said)
+            said = competitors(self.scene, self.alone.base, job, said)
         case = case_of(self.scene, self.alone, job, said.code)
         found, none = remedies(self.scene, case, said.code)
         proof = _proof(said.code)
@@ -81,7 +86,7 @@ class Explainer:
         if any(remedy.in_round is not True for remedy in found):
             assumptions.append(ALONE)
         if self._outlook is None:
-            self._outlook = Outlook(self.reasons, self.following)
+            self._outlook = Outlook(self.reasons, self.following, self.left)
         best = next((remedy.at for remedy in found if remedy.kind == "wait"), None)
         return _explanation(job, said, self._conflicts(job), proof, assumptions).model_copy(
             update={

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,10 @@ class Queueing:
             )
         self.free = np.array([state.free for state in states], dtype=np.int64)
         self.free = self.free.reshape(len(states), 2 + len(self.supply.resources))
+
+    def copy(self) -> Queueing:
+        """The same, to be filled on its own."""
+        return replace(self, gpus={}, ends=[*self.ends])
 
     def release(self, at: int, job: Job, end_on: Sequence[tuple[int, str, int]]) -> None:
         """Books what a running job gives back: (node, model, GPUs) for each task."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from trencadis.models import Job, Plan, Snapshot
 from trencadis.models.units import uses_gpu
-from trencadis.solver.capacity import NodeState, capacity
+from trencadis.solver.capacity import Capacity, NodeState, capacity
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts, with_kept
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
@@ -120,8 +120,8 @@ class Scene:
         return self._rooms[key]
 
 
-def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
-    """The scene of a plan that was made for the snapshot. `following`: after its actions."""
+def scene_of(snapshot: Snapshot, plan: Plan, left: Capacity) -> Scene:
+    """The scene of a plan that was made for the snapshot. `left`: supply after its actions."""
     read = facts(snapshot)
     ledger = Ledger(read)
     nodes = {node.name: node for node in snapshot.nodes}
@@ -136,5 +136,5 @@ def scene_of(snapshot: Snapshot, plan: Plan, following: Snapshot) -> Scene:
             models = {group.model for task in start.allocation for group in nodes[task.node].gpus}
         allowed = sorted(m for m in models if not job.gpu_models or m in job.gpu_models)
         ledger.start(job, allowed[0] if allowed and uses_gpu(job.request) else None, [])
-    after = room_of(capacity(following).states, read.admission.column, read.fabric)
+    after = room_of(left.states, read.admission.column, read.fabric)
     return Scene(read, ledger, after, {}, kept_of(read, plan))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 
 from trencadis.models import Job, Node, Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.explanation import NEVER, Reason, StartRange
-from trencadis.solver.capacity import capacity, running_model
+from trencadis.solver.capacity import Capacity, running_model
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.changes import end_of
 from trencadis.solver.explain.queueing import MOST_STEPS, Client, Queueing
@@ -28,8 +29,9 @@ AWAY = BLOCKED | {
 class Outlook:
     """Start ranges of the jobs that wait under one plan."""
 
-    def __init__(self, reasons: Reasons, following: Snapshot) -> None:
-        self.reasons, self.following = reasons, following
+    def __init__(self, reasons: Reasons, following: Snapshot, left: Capacity) -> None:
+        """`following`, `left`: the snapshot and its supply after the plan's actions."""
+        self.reasons, self.following, self.left = reasons, following, left
         facts = reasons.scene.facts
         waits = {job.name for job in waiting(reasons.scene)}
         self.order = [
@@ -78,22 +80,12 @@ class Outlook:
 
         None if that is not within what is known, or beyond the instants that are looked at.
         """
-        queue = Queueing(
-            capacity(self.following),
-            self.reasons.scene.facts.fabric,
-            dict(self.reasons.scene.facts.admission.column),
-        )
-        nodes = {node.name: node for node in self.following.nodes}
-        index = {state.name: i for i, state in enumerate(queue.supply.states)}
-        for job in self.following.jobs:
-            if job.on_nodes:
-                self._book(queue, job, nodes, index)
-        jobs = self.reasons.scene.facts.values.eligible
-        clients = [
-            self._client(other)
-            for other in self.order
-            if other == name or self.reasons.competes(jobs[other])
-        ]
+        queue = self._beginning.copy()
+        clients = list(self._clients)
+        if all(client.job.name != name for client in clients):
+            clients.append(self._client(name))
+            rank = {other: i for i, other in enumerate(self.order)}
+            clients.sort(key=lambda client: rank[client.job.name])
         if last:
             clients.sort(key=lambda client: client.job.name == name)
         begin = seconds(self.following.now)
@@ -115,6 +107,27 @@ class Outlook:
             if now is None:
                 return None
         return None
+
+    @cached_property
+    def _beginning(self) -> Queueing:
+        """The nodes now, with what ends on them."""
+        queue = Queueing(
+            self.left,
+            self.reasons.scene.facts.fabric,
+            dict(self.reasons.scene.facts.admission.column),
+        )
+        nodes = {node.name: node for node in self.following.nodes}
+        index = {state.name: i for i, state in enumerate(self.left.states)}
+        for job in self.following.jobs:
+            if job.on_nodes:
+                self._book(queue, job, nodes, index)
+        return queue
+
+    @cached_property
+    def _clients(self) -> list[Client]:
+        """Jobs that wait for room alone, in order."""
+        jobs = self.reasons.scene.facts.values.eligible
+        return [self._client(name) for name in self.order if self.reasons.competes(jobs[name])]
 
     def _client(self, name: str) -> Client:
         facts = self.reasons.scene.facts
