@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.units import uses_gpu
@@ -104,7 +105,11 @@ class ShapeMaker:
         self.admitted = admitted
         self.supply = supply
         self.pcie = any(state.node.nvlink.kind != "nvswitch" for state in supply.empty)
-        self.tasks = sum(job.minimum for job in snapshot.jobs)
+
+    @cached_property
+    def tasks(self) -> int:
+        """Tasks of all jobs."""
+        return sum(job.minimum for job in self.snapshot.jobs)
 
     def place_key(self, job: Job) -> tuple[object, ...]:
         """Jobs with equal keys fit the same places."""

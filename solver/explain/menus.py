@@ -143,7 +143,7 @@ def cheapest_first(
         return
     # From a set whose dearest member is the i-th come two: with the next one added, and with it
     # instead of the i-th. So each set comes once, and after a cheaper one.
-    heap = [(costs[order[0]], (0,))]
+    heap: list[tuple[int, tuple[int, ...]]] = [(costs[order[0]], (0,))]
     while heap:
         price, found = heapq.heappop(heap)
         yield price, tuple(order[i] for i in found)

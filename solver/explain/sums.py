@@ -106,7 +106,7 @@ class Sums:
 
     def _items(self, costs: Mapping[str, int]) -> list[tuple[str, ...]]:
         """Victims, or groups of them, that are combined freely."""
-        singles = [(name,) for name in sorted(self.frees)]
+        singles: list[tuple[str, ...]] = [(name,) for name in sorted(self.frees)]
         if len(singles) <= MOST_VICTIMS:
             return singles
         groups = self._together()
