@@ -2,15 +2,19 @@
 
 Device plugins and `nvidia-smi -q -x` count instances by profile; the start positions are not told.
 Any legal arrangement of the same instances stands for the real one: first the longest, each at the
-lowest start that is left. Lengths and starts are those that `nvidia-smi mig -lgipp` prints.
+lowest start that is left. Lengths and starts are those of the model's table; for a GPU that has
+none they follow from the profile's name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from trencadis.models.cluster import MigInstance
+from trencadis.models.mig import MigTable, find_table
 
 PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb(?:[.+-][a-z.+-]+)?")
 _FOUR_SLICES = re.compile(r"\bA30\b|RTX.?PRO.?6000", re.IGNORECASE)
@@ -27,8 +31,17 @@ def compute_slices(profile: str) -> int:
     return int(found.group(1)) if found else 0
 
 
+@lru_cache(maxsize=256)
+def _table(model: str, memory_mib: int) -> MigTable | None:
+    return find_table(model, memory_mib)
+
+
 def placements(profile: str, model: str, memory_mib: int) -> tuple[int, tuple[int, ...]] | None:
     """Length in memory slices and legal starts; None where the profile can't be of this GPU."""
+    table = _table(model, memory_mib)
+    if table is not None:
+        known = table.profile(profile)
+        return None if known is None else (known.memory_slices, known.starts)
     found = PROFILE.fullmatch(profile)
     if found is None:
         return None
@@ -60,8 +73,7 @@ def arrange(
     taken: Sequence[MigInstance] = (),
 ) -> tuple[MigInstance, ...] | None:
     """Instances of the profiles at legal starts beside those taken; None if impossible."""
-    total = slices_of(model)
-    most_compute = 4 if total == 4 else 7
+    table = _table(model, memory_mib)
     used = 0
     occupied: set[int] = set()
     for instance in taken:
@@ -75,7 +87,10 @@ def arrange(
             return None
         used += compute_slices(profile)
         wanted.append((where[0], profile, where[1]))
-    if used > most_compute:
+    if table is not None:
+        if not _within(table, Counter([*profiles, *(instance.profile for instance in taken)])):
+            return None
+    elif used > (4 if slices_of(model) == 4 else 7):
         return None
     # Few starts first, so that the profile that is bound to a place gets it.
     wanted.sort(key=lambda entry: (-entry[0], len(entry[2]), entry[1]))
@@ -99,17 +114,83 @@ def _search(
     return None
 
 
+def _within(table: MigTable, counts: Counter[str]) -> bool:
+    """Whether no profile occurs too often, and the GPU has engines for all."""
+    engines: Counter[str] = Counter()
+    for name, count in counts.items():
+        profile = table.profile(name)
+        if profile is None:
+            continue  # somebody else's, of which nothing is known
+        if count > profile.most:
+            return False
+        for engine, amount in profile.engines.items():
+            engines[engine] += amount * count
+    return all(amount <= table.engines.get(engine, amount) for engine, amount in engines.items())
+
+
 def spread(
     profiles: Sequence[str], gpus: Sequence[int], model: str, memory_mib: int
 ) -> dict[int, tuple[MigInstance, ...]] | None:
-    """Instances over several GPUs, the largest first, each on the first GPU that has room."""
-    held: dict[int, list[str]] = {gpu: [] for gpu in gpus}
-    order = sorted(profiles, key=lambda profile: (-compute_slices(profile), profile))
-    for profile in order:
-        for gpu in gpus:
-            if arrange([*held[gpu], profile], model, memory_mib) is not None:
-                held[gpu].append(profile)
-                break
-        else:
+    """Instances over several GPUs: on all alike where that is possible, else on the first GPUs.
+
+    None where none of `MAX_STEPS` attempts fits all.
+    """
+    counts = Counter(profiles)
+    if gpus and all(count % len(gpus) == 0 for count in counts.values()):
+        same = [name for name in sorted(counts) for _ in range(counts[name] // len(gpus))]
+        layout = arrange(same, model, memory_mib)
+        if layout is not None:
+            return dict.fromkeys(gpus, layout)
+    order = sorted(counts, key=lambda profile: (-compute_slices(profile), profile))
+    search = _Spread(model, memory_mib, order)
+    held = search.over(len(gpus), tuple(counts[name] for name in order))
+    if held is None:
+        return None
+    return {
+        gpu: arrange(part, model, memory_mib) or () for gpu, part in zip(gpus, held, strict=True)
+    }
+
+
+MAX_STEPS = 20_000
+
+
+class _Spread:
+    """Which profiles share a GPU: the most of the largest first, back where the rest won't fit."""
+
+    def __init__(self, model: str, memory_mib: int, order: Sequence[str]) -> None:
+        self._gpu = model, memory_mib
+        self._order = order
+        self._steps = 0
+        self._failed: set[tuple[int, tuple[int, ...]]] = set()
+        self._fits: dict[tuple[int, ...], bool] = {}
+
+    def over(self, gpus: int, left: tuple[int, ...]) -> list[list[str]] | None:
+        """Profiles for each of so many GPUs; None if it can't be, or takes too long to find out."""
+        if not any(left):
+            return [[] for _ in range(gpus)]
+        if gpus == 0 or (gpus, left) in self._failed or self._steps > MAX_STEPS:
             return None
-    return {gpu: arrange(held[gpu], model, memory_mib) or () for gpu in gpus}
+        for part in self._parts(left, ()):
+            self._steps += 1
+            rest = self.over(gpus - 1, tuple(a - b for a, b in zip(left, part, strict=True)))
+            if rest is not None:
+                mine = [n for n, count in zip(self._order, part, strict=True) for _ in range(count)]
+                return [mine, *rest]
+        self._failed.add((gpus, left))
+        return None
+
+    def _parts(self, left: tuple[int, ...], part: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(part) == len(left):
+            if any(part):
+                yield part
+            return
+        for count in range(left[len(part)], -1, -1):
+            longer = (*part, count)
+            if self._may(longer):
+                yield from self._parts(left, longer)
+
+    def _may(self, part: tuple[int, ...]) -> bool:
+        if part not in self._fits:
+            names = [n for n, count in zip(self._order, part, strict=False) for _ in range(count)]
+            self._fits[part] = arrange(names, *self._gpu) is not None
+        return self._fits[part]

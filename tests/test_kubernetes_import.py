@@ -455,6 +455,68 @@ def test_slices_are_placed_at_legal_starts() -> None:
     assert (task.gpus, task.mig[0].profile) == ((2,), "1g.10gb")
 
 
+def balanced(name: str, gpus: int = 2, plain: int = 0) -> Doc:
+    """A node whose GPUs are in slices as the GPU operator's `all-balanced` has them."""
+    offered = {"nvidia.com/mig-1g.10gb": str(2 * gpus), "nvidia.com/mig-2g.20gb": str(gpus)}
+    offered |= {"nvidia.com/mig-3g.40gb": str(gpus), "nvidia.com/gpu": str(plain)}
+    labels = {"nvidia.com/gpu.count": str(gpus + plain), "nvidia.com/gpu.memory": "81559"}
+    labels |= {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    return node(name, 0, labels, status={"allocatable": offered, "capacity": offered})
+
+
+def sliced(name: str, on: str = "", **slices: int) -> Doc:
+    asked = {f"nvidia.com/mig-{key[1:].replace('_', '.')}": str(n) for key, n in slices.items()}
+    return pod(name, 0, on=on, spec={"containers": [_container(**asked)]})
+
+
+def test_slices_that_a_device_plugin_counts_are_given_out() -> None:
+    found = read(
+        balanced("a"), sliced("there", on="a", _3g_40gb=1, _1g_10gb=2),
+        *(sliced(f"p{i}", _3g_40gb=1) for i in range(2)), sliced("q", _2g_20gb=2),
+    )  # fmt: skip
+    assert not found.warned("fit no layout")
+    plan = solve(found.snapshot, Options(workers=1))
+    assert verify(found.snapshot, plan).violations == ()
+    # One of the two 3g is taken; the layout stays, as nobody knows which slices the pod has.
+    started = {start.job for start in plan.starts}
+    assert "ml/q" in started
+    assert len(started) == 2
+    assert plan.reconfigures == ()
+
+
+def test_layouts_of_idle_nodes_may_change() -> None:
+    found = read(balanced("a"), *(sliced(f"p{i}", _3g_40gb=1) for i in range(4)))
+    plan = solve(found.snapshot, Options(workers=1))
+    assert verify(found.snapshot, plan).violations == ()
+    assert len(plan.starts) == 4
+    assert plan.reconfigures
+
+
+def test_whole_gpus_beside_slices() -> None:
+    found = read(
+        balanced("a", gpus=1, plain=3), pod("w", 2, on="a"), sliced("s", on="a", _1g_10gb=1),
+        pod("x", 1), pod("y", 1), sliced("z", _1g_10gb=1), sliced("zz", _1g_10gb=1),
+    )  # fmt: skip
+    assert found.jobs["ml/w"].allocation[0].gpus == (0, 1)
+    plan = solve(found.snapshot, Options(workers=1))
+    assert verify(found.snapshot, plan).violations == ()
+    started = {start.job for start in plan.starts}
+    assert "ml/z" in started or "ml/zz" in started
+    assert len(started) == 2
+
+
+def test_attributes_of_profiles() -> None:
+    offered = {"nvidia.com/mig-1g.10gb.me": "1", "nvidia.com/mig-1g.10gb": "6"}
+    labels = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "81559"}
+    found = read(
+        node("a", 0, labels | {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+             status={"allocatable": offered, "capacity": offered}),
+        pod("p", 0, spec={"containers": [_container(**{"nvidia.com/mig-1g.10gb.me": "1"})]}),
+    )  # fmt: skip
+    assert found.jobs["ml/p"].request.mig == ("1g.10gb+me",)
+    assert len(solve(found.snapshot, Options(workers=1)).starts) == 1
+
+
 def test_shares_of_kai_and_hami() -> None:
     half = {"metadata": {"annotations": {"gpu-fraction": "0.5"}}}
     hami = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000", "nvidia.com/gpucores": "30"}

@@ -77,3 +77,36 @@ def test_slices_of_a_node_spread_over_its_gpus() -> None:
     assert cut is not None
     assert [len(cut[gpu]) for gpu in (2, 3)] == [2, 5]
     assert spread(["7g.80gb"] * 2, [0], "NVIDIA-H100-80GB-HBM3", 81_559) is None
+
+
+def test_the_same_on_all_gpus() -> None:
+    """The GPU operator's `all-balanced`, which no first fit finds."""
+    profiles = ["1g.10gb"] * 16 + ["2g.20gb"] * 8 + ["3g.40gb"] * 8
+    cut = spread(profiles, range(8), "NVIDIA-H100-80GB-HBM3", 81_559)
+    assert cut is not None
+    assert {tuple(i.profile for i in cut[gpu]) for gpu in range(8)} == {
+        ("2g.20gb", "1g.10gb", "1g.10gb", "3g.40gb")
+    }
+
+
+@given(st.sampled_from(MODELS), st.integers(1, 4), st.data())
+def test_what_was_on_gpus_fits_on_as_many(
+    gpu: tuple[str, int, dict[str, tuple[int, tuple[int, ...]]]], size: int, data: st.DataObject
+) -> None:
+    model, memory, table = gpu
+    names = st.lists(st.sampled_from(sorted(table)), min_size=1, max_size=7)
+    layouts = names.filter(lambda wanted: arrange(wanted, model, memory) is not None)
+    held = [data.draw(layouts) for _ in range(size)]
+    profiles = [name for layout in held for name in layout]
+    cut = spread(profiles, range(size), model, memory)
+    assert cut is not None
+    assert sorted(i.profile for layout in cut.values() for i in layout) == sorted(profiles)
+
+
+def test_twelve_slices_and_engines() -> None:
+    pro = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97_887
+    made = arrange(["1g.24gb", "1g.24gb", "2g.48gb"], *pro)
+    assert made is not None
+    assert [(i.profile, i.start) for i in made] == [
+        ("2g.48gb", 0), ("1g.24gb", 6), ("1g.24gb", 9)]  # fmt: skip
+    assert arrange(["1g.10gb+me", "1g.10gb+me"], "NVIDIA-H100-80GB-HBM3", 81_559) is None

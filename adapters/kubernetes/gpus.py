@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from trencadis.adapters.kubernetes.fields import at, down, listed, mapping, name, text, whole
 from trencadis.adapters.kubernetes.objects import Object
-from trencadis.adapters.kubernetes.resources import GPU, MIG, SHARED_GPU, Amounts
+from trencadis.adapters.kubernetes.resources import GPU, MIG, SHARED_GPU, Amounts, profile_of
 from trencadis.adapters.mig_starts import spread
 from trencadis.adapters.slurm.report import Report
 from trencadis.models.cluster import GpuGroup, MigGpu, MigInstance, NvLink
@@ -125,7 +125,7 @@ def _profiles(allocatable: Amounts) -> list[str]:
     for key in sorted(allocatable):
         match = MIG.fullmatch(key)
         if match is not None and match.group(2) is None:
-            found.extend([match.group(1)] * min(down(allocatable[key]), 448))
+            found.extend([profile_of(match.group(1))] * min(down(allocatable[key]), 448))
     return found
 
 

@@ -40,6 +40,11 @@ class KubeNode:
         """The node's name."""
         return self.node.name
 
+    @property
+    def counts_slices(self) -> bool:
+        """Whether its slices are counted by a device plugin that chooses among those of a kind."""
+        return bool(self.node.mig) and self.node.precision == "mig" and not self.devices.exact
+
     def set(self, **changes: Any) -> None:
         """Changes fields of the node."""
         self.node = self.node.model_copy(update=changes)
@@ -103,7 +108,8 @@ def _node(entry: Object, report: Report, *, shareable: bool) -> KubeNode | None:
             mig=devices.mig,
             shareable=devices.replicas > 1,
             max_jobs_per_gpu=max(1, devices.replicas),
-            precision="gpu" if devices.exact else "node",
+            # Of slices of one profile that the device plugin counts, any is as good as another.
+            precision="gpu" if devices.exact else "mig" if devices.mig else "node",
         ),
         labels={**labels, HOSTNAME: labels.get(HOSTNAME, entry.name)},
         devices=devices,

@@ -78,8 +78,21 @@ class Occupancy:
         if request.gpus and len(gpus) == request.gpus and free:
             use.whole.update(gpus)
             return TaskAllocation(node=task.node, gpus=gpus)
+        if request.gpus and node.counts_slices:
+            whole = self._any_whole(request.gpus, node, use)
+            if whole is not None:
+                return TaskAllocation(node=task.node, gpus=whole)
         use.counted += request.gpus
         return TaskAllocation(node=task.node, gpus=None if request.gpus else ())
+
+    def _any_whole(self, number: int, node: KubeNode, use: _Use) -> tuple[int, ...] | None:
+        """The first GPUs that are not in slices: any are as good as the real ones there."""
+        cut = {entry.gpu for entry in node.node.mig}
+        free = [g for g in node.node.healthy_gpus() if g not in use.whole and g not in cut]
+        if len(free) < number:
+            return None
+        use.whole.update(free[:number])
+        return tuple(free[:number])
 
     def _slices(
         self,
@@ -109,7 +122,7 @@ class Occupancy:
             chosen.append((spot[0], MigInstance(profile=profile, start=spot[1])))
         return TaskAllocation(
             node=task.node,
-            gpus=tuple(sorted({gpu for gpu, _ in chosen})),
+            gpus=tuple(gpu for gpu, _ in chosen),
             mig=tuple(instance for _, instance in chosen),
         )
 

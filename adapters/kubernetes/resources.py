@@ -26,8 +26,14 @@ GPU = "nvidia.com/gpu"
 SHARED_GPU = "nvidia.com/gpu.shared"
 MIG = re.compile(r"nvidia\.com/mig-(\d+g\.\d+gb(?:[.+-][a-z.+-]+)?)(\.shared)?")
 HAMI = ("nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage")
+_ATTRIBUTE = re.compile(r"\.(me(?:\.all)?)$")
 _BYTES = re.compile(r"memory|ephemeral-storage|hugepages-.*")
 Amounts = dict[str, Fraction]
+
+
+def profile_of(name: str) -> str:
+    """A profile by its name in a resource, which has a dot for the plus sign of an attribute."""
+    return _ATTRIBUTE.sub(r"+\1", name)
 
 
 class UnmappableError(ValueError):
@@ -128,7 +134,7 @@ def read_request(
         if found is not None:
             if found.group(2):
                 raise UnmappableError("it asks for a shared MIG slice")
-            mig.extend([found.group(1)] * min(_whole(asked, key), 1_024))
+            mig.extend([profile_of(found.group(1))] * min(_whole(asked, key), 1_024))
     mig.extend(_annotated_slices(annotations))
     if allocated := _hami_slices(annotations):
         # HAMi has cut the slice for a pod that asked for memory.
@@ -182,7 +188,7 @@ def _annotated_slices(annotations: Mapping[str, str]) -> list[str]:
         match = MIG.fullmatch(key)
         number = quantity(value)
         if match is not None and number is not None and 0 < number <= 1_024:
-            found.extend([match.group(1)] * int(number))
+            found.extend([profile_of(match.group(1))] * int(number))
     return found
 
 

@@ -65,8 +65,10 @@ def read_kubernetes(
     widest first.
 
     Nodes have precision `node`, as kubelet and device plugin choose the GPUs; `gpu` under HAMi,
-    `mig` under DRA. A pod that asks for what the schema can't say is held, with a warning. Raises
-    InvalidInputError with a fault per missing or unreadable essential, at `DOCUMENT:$.path`.
+    `mig` under DRA and where the device plugin counts slices: any of a profile is as good as any
+    other there, and layouts are fixed while a pod has GPUs. A pod that asks for what the schema
+    can't say is held, with a warning. Raises InvalidInputError with a fault per missing or
+    unreadable essential, at `DOCUMENT:$.path`.
     """
     report = Report()
     objects = read_objects(documents)
@@ -186,9 +188,15 @@ def _queues(
 
 
 def _settle(nodes: dict[str, KubeNode], jobs: list[Job], report: Report) -> None:
-    """Nodes that are down run nothing in the schema; those with pods still hold what is there."""
+    """Nodes that are down run nothing in the schema; those with pods still hold what is there.
+
+    Which slices pods really have is only known where they have none: layouts change there alone.
+    """
     busy = {task.node for job in jobs for task in job.allocation}
+    on_gpus = {t.node for job in jobs for t in job.allocation if t.gpus != () or t.mig}
     for node in nodes.values():
+        if node.counts_slices and node.name in on_gpus:
+            node.set(mig_reconfigure="forbid")
         if node.node.down and node.name in busy:
             node.set(down=False, cordoned=True)
             report.warn(node.path, "not ready, yet pods are on it: read as cordoned")
