@@ -53,6 +53,7 @@ def apply(live: Context, state: Path, plan: Plan, *, yes: bool, json: bool) -> N
     from trencadis.adapters.live.carry import carry_out, rehearse, send_due
     from trencadis.adapters.live.lock import locked
     from trencadis.adapters.live.reconcile import reconcile
+    from trencadis.adapters.live.relayout import settle_layouts
 
     with answering():
         if yes:
@@ -66,6 +67,7 @@ def apply(live: Context, state: Path, plan: Plan, *, yes: bool, json: bool) -> N
             wait = 0.0 if store.get("mode") == "enforce" else LOCK_SECONDS
             with locked(state, wait_seconds=wait):
                 epoch = store.epoch()
+                settle_layouts(live)
                 reconcile(live, live.cluster.read(store.terms()))
                 reading = live.cluster.read(store.terms())
                 send_due(live, reading, epoch)
@@ -210,7 +212,7 @@ def hand_back(native: Native, config: str | None, state: Path, control: str, jso
         return
     io.show(f"{len(given)} jobs given back to {native.name}")
     if leaving:
-        io.show(f"still leaving their nodes: {', '.join(leaving)}; run this again soon")
+        io.show(f"still under way: {', '.join(leaving)}; run this again soon")
 
 
 def resume(native: Native, config: str | None, state: Path) -> None:

@@ -26,13 +26,16 @@ GROUPS = {
     "kueue.x-k8s.io": "kueue.x-k8s.io/v1beta1",
     "batch.volcano.sh": "batch.volcano.sh/v1alpha1",
     "bus.volcano.sh": "bus.volcano.sh/v1alpha1",
+    "scheduling.run.ai": "scheduling.run.ai/v1alpha2",
 }
 KINDS = {
     "nodes": "Node", "pods": "Pod", "jobs": "Job", "namespaces": "Namespace",
     "resourcequotas": "ResourceQuota", "poddisruptionbudgets": "PodDisruptionBudget",
     "priorityclasses": "PriorityClass", "workloads": "Workload", "commands": "Command",
-    "clusterqueues": "ClusterQueue", "localqueues": "LocalQueue",
+    "clusterqueues": "ClusterQueue", "localqueues": "LocalQueue", "configmaps": "ConfigMap",
+    "bindrequests": "BindRequest",
 }  # fmt: skip
+KAI = "kai-scheduler"
 CLUSTER_WIDE = ("nodes", "namespaces", "priorityclasses", "clusterqueues")
 
 
@@ -276,9 +279,13 @@ class World:
 
     def _bind(self, pod: Doc) -> None:
         wanted = pod["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
+        if pod["spec"].get("schedulerName") == KAI:
+            wanted = self._asked(pod)
+            if wanted is None:
+                return
         names = [node["metadata"]["name"] for node in self.of("nodes")]
         for node in [wanted] if wanted else names:
-            if node not in self.stuck and gpus_of(pod) <= self.free(node):
+            if node not in self.stuck and self._fits(pod, node):
                 pod["spec"]["nodeName"] = node
                 pod["status"] |= {"phase": "Running", "startTime": stamp(self.now)}
                 pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -286,15 +293,34 @@ class World:
                 self.touch(pod)
                 return
 
-    def free(self, node: str) -> int:
-        """Idle GPUs of a node."""
-        there = next(n for n in self.of("nodes") if n["metadata"]["name"] == node)
+    def _asked(self, pod: Doc) -> str | None:
+        """Where KAI's binder is asked to bind it."""
+        for request in self.of("bindrequests", "scheduling.run.ai"):
+            spec = request["spec"]
+            if spec["podName"] == pod["metadata"]["name"]:
+                if groups := spec.get("selectedGPUGroups"):
+                    pod["metadata"].setdefault("labels", {})["runai-gpu-group"] = groups[0]
+                return str(spec["selectedNode"])
+        return None
+
+    def _fits(self, pod: Doc, node: str) -> bool:
+        record = self.node(node)
+        offered = record["status"]["allocatable"]
+        asked = {k: int(v) for k, v in requests_of(pod).items() if k in offered and k != "cpu"}
+        fits = all(count <= self.free(node, key) for key, count in asked.items())
+        return fits and not record["spec"].get("unschedulable")
+
+    def node(self, name: str) -> Doc:
+        return next(n for n in self.of("nodes") if n["metadata"]["name"] == name)
+
+    def free(self, node: str, resource: str = "nvidia.com/gpu") -> int:
+        """What a node has left of a resource."""
         used = sum(
-            gpus_of(pod)
+            int(requests_of(pod).get(resource, 0))
             for pod in self.of("pods")
             if pod["spec"].get("nodeName") == node and pod["status"]["phase"] == "Running"
         )
-        return int(there["status"]["allocatable"]["nvidia.com/gpu"]) - used
+        return int(self.node(node)["status"]["allocatable"][resource]) - used
 
 
 def _check_pod(before: Doc, after: Doc) -> None:
@@ -319,9 +345,8 @@ def owner(pod: Doc) -> str:
     return str(owners[0]["name"]) if owners else ""
 
 
-def gpus_of(pod: Doc) -> int:
-    requests = pod["spec"]["containers"][0]["resources"]["requests"]
-    return int(requests.get("nvidia.com/gpu", 0))
+def requests_of(pod: Doc) -> dict[str, str]:
+    return dict(pod["spec"]["containers"][0]["resources"]["requests"])
 
 
 @contextlib.contextmanager
@@ -375,9 +400,15 @@ def node(name: str, gpus: int = 4, **labels: str) -> Doc:
     return {"metadata": {"name": name, "labels": own}, "spec": {}, "status": status}
 
 
-def pod_spec(gpus: int, gate: str = "trencadis.io/placement", grace: int = 2, **more: Any) -> Doc:
-    requests = {"cpu": "1", "nvidia.com/gpu": str(gpus)}
-    limits = {"nvidia.com/gpu": str(gpus)}
+def pod_spec(
+    gpus: int,
+    gate: str = "trencadis.io/placement",
+    grace: int = 2,
+    asks: dict[str, str] | None = None,
+    **more: Any,
+) -> Doc:
+    limits = {"nvidia.com/gpu": str(gpus)} if asks is None else asks
+    requests = {"cpu": "1", **limits}
     spec: Doc = {
         "containers": [
             {"name": "c", "image": "x", "resources": {"requests": requests, "limits": limits}}
@@ -393,6 +424,7 @@ def pod_spec(gpus: int, gate: str = "trencadis.io/placement", grace: int = 2, **
 def job(name: str, gpus: int = 1, pods: int = 1, namespace: str = "ml", **more: Any) -> Doc:
     labels = more.pop("labels", {})
     annotations = more.pop("annotations", {})
+    own = {"labels": labels, "annotations": more.pop("pod_annotations", {})}
     completions = more.pop("completions", pods)
     return {
         "apiVersion": "batch/v1",
@@ -401,6 +433,6 @@ def job(name: str, gpus: int = 1, pods: int = 1, namespace: str = "ml", **more: 
         "spec": {
             "parallelism": pods,
             "completions": completions,
-            "template": {"metadata": {"labels": labels}, "spec": pod_spec(gpus, **more)},
+            "template": {"metadata": own, "spec": pod_spec(gpus, **more)},
         },
     }

@@ -190,6 +190,8 @@ class Fake:
             }
         )
 
+    layouts = None
+
     def objections(self) -> list[str]:
         return []
 
@@ -199,7 +201,7 @@ class Fake:
     def start(
         self,
         job: str,
-        nodes: Sequence[str],
+        tasks: Sequence[TaskAllocation],
         view: JobView,  # noqa: ARG002
         *,
         reserved: bool = False,
@@ -209,7 +211,7 @@ class Fake:
         work = self.jobs[job]
 
         def name() -> None:
-            work.required = tuple(sorted(set(nodes)))
+            work.required = tuple(sorted({task.node for task in tasks}))
 
         def release() -> None:
             if work.state == "waiting":

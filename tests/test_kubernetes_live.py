@@ -12,7 +12,7 @@ from kube_server import World, WrongError, job, node, pod_spec, served
 
 from trencadis.adapters.kubernetes.live import KubernetesCluster, load_config
 from trencadis.adapters.live.cluster import JobView, RefusedError, UnavailableError
-from trencadis.models import InvalidInputError
+from trencadis.models import InvalidInputError, TaskAllocation
 from trencadis.models.check import check
 
 TEXT = """
@@ -67,10 +67,14 @@ def places(world: World, name: str) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in world.pods(name)]
 
 
+def on(*nodes: str) -> list[TaskAllocation]:
+    return [TaskAllocation(node=name) for name in nodes]
+
+
 def started(kube: KubernetesCluster, world: World, name: str, *nodes: str) -> JobView:
     """The job runs on these nodes."""
     view = kube.read({}).jobs[f"ml/{name}"]
-    kube.start(f"ml/{name}", nodes, view)
+    kube.start(f"ml/{name}", on(*nodes), view)
     world.tick()
     return kube.read({}).jobs[f"ml/{name}"]
 
@@ -108,7 +112,7 @@ def test_a_gang_goes_where_it_is_sent(world: World, kubeconfig: Path) -> None:
     assert ["nodeSelector" in body["spec"] for body in patches] == [True] * 3 + [False] * 3
     assert all(body["metadata"]["resourceVersion"] for body in patches)
     world.asked.clear()
-    kube.start("ml/gang", ["n2", "n2", "n3"], kube.read({}).jobs["ml/gang"])
+    kube.start("ml/gang", on("n2", "n2", "n3"), kube.read({}).jobs["ml/gang"])
     assert world.asked == []  # twice does no harm
 
 
@@ -117,7 +121,7 @@ def test_a_pod_that_changed_otherwise_is_still_placed(world: World, kubeconfig: 
     kube = cluster(world, kubeconfig)
     kube.read({})
     world.touch(world.pods("a")[0])
-    kube.start("ml/a", ["n1"], JobView("ml/a", "waiting"))
+    kube.start("ml/a", on("n1"), JobView("ml/a", "waiting"))
     world.tick()
     assert places(world, "a") == ["n1"]
 
@@ -139,7 +143,7 @@ def test_a_pod_that_is_another_one_is_not_placed(world: World, kubeconfig: Path,
     if what == "pinned":
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n3"}
     with pytest.raises(RefusedError):
-        kube.start("ml/a", ["n1"], JobView("ml/a", "waiting"))
+        kube.start("ml/a", on("n1"), JobView("ml/a", "waiting"))
     assert all(p["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname") != "n1"
                for p in world.pods("a"))  # fmt: skip
 
@@ -157,7 +161,7 @@ def test_a_start_that_isnt_whole_is_one_start(world: World, kubeconfig: Path) ->
 
     world.before = cut
     with pytest.raises(UnavailableError):
-        kube.start("ml/gang", ["n1", "n1", "n2"], view)
+        kube.start("ml/gang", on("n1", "n1", "n2"), view)
     world.before = lambda *_: None
     world.tick()
     assert sorted(places(world, "gang")) == ["", "", "n1"]
@@ -191,7 +195,7 @@ def test_named_but_not_let_go_is_made_anew(world: World, kubeconfig: Path) -> No
 
     world.before = cut
     with pytest.raises(UnavailableError):
-        kube.start("ml/a", ["n1", "n1"], view)
+        kube.start("ml/a", on("n1", "n1"), view)
     world.before = lambda *_: None
     reading = kube.read({})
     assert reading.jobs["ml/a"].state == "waiting"
@@ -207,7 +211,7 @@ def test_named_but_not_let_go_is_made_anew(world: World, kubeconfig: Path) -> No
 def test_what_runs_is_not_taken_back(world: World, kubeconfig: Path) -> None:
     put(world, job("a"))
     kube = cluster(world, kubeconfig)
-    kube.start("ml/a", ["n1"], kube.read({}).jobs["ml/a"])
+    kube.start("ml/a", on("n1"), kube.read({}).jobs["ml/a"])
     kube.read({})
     world.tick()
     with pytest.raises(RefusedError, match="on their nodes"):
@@ -292,7 +296,7 @@ def test_kueue_workloads_are_made_inactive(world: World, kubeconfig: Path) -> No
     kept = world.put("workloads", workload, "kueue.x-k8s.io")
     kube = cluster(world, kubeconfig)
     (name,) = kube.read({}).jobs
-    kube.start(name, ["n1"], kube.read({}).jobs[name])
+    kube.start(name, on("n1"), kube.read({}).jobs[name])
     world.tick()
     kube.read({})
     kube.stop(name)
@@ -312,7 +316,7 @@ def test_volcano_jobs_get_commands(world: World, kubeconfig: Path) -> None:
     meta = {"name": "v-0", "ownerReferences": [owned]}
     world.put("pods", {"metadata": meta, "spec": pod_spec(1), "status": {"phase": "Pending"}})
     kube = cluster(world, kubeconfig)
-    kube.start("ml/v", ["n1"], kube.read({}).jobs["ml/v"])
+    kube.start("ml/v", on("n1"), kube.read({}).jobs["ml/v"])
     world.tick()
     kube.read({})
     kube.stop("ml/v")
@@ -330,7 +334,7 @@ def test_given_back_on_nobodys_terms(world: World, kubeconfig: Path) -> None:
     started(kube, world, "stopped", "n2")
     kube.stop("ml/stopped")
     world.tick(9)
-    kube.start("ml/sent", ["n1"], kube.read({}).jobs["ml/sent"])
+    kube.start("ml/sent", on("n1"), kube.read({}).jobs["ml/sent"])
     reading = kube.read({})
     assert reading.jobs["ml/sent"].state == "released"
     for name in reading.jobs:
@@ -363,7 +367,7 @@ def test_a_pod_made_again_beside_others_stops_none_of_them(world: World, kubecon
     world.asked.clear()
     world.before = cut
     with pytest.raises(UnavailableError):
-        kube.start("ml/a#2", ["n3"], reading.jobs["ml/a#2"])
+        kube.start("ml/a#2", on("n3"), reading.jobs["ml/a#2"])
     world.before = lambda *_: None
     reading = kube.read({})
     assert reading.jobs["ml/a#2"].state == "waiting"
@@ -373,7 +377,7 @@ def test_a_pod_made_again_beside_others_stops_none_of_them(world: World, kubecon
     # It can go nowhere else any more.
     found = {entry.name: entry for entry in reading.snapshot.jobs}
     assert found["ml/a#2"].node_selector == {"kubernetes.io/hostname": "n3"}
-    kube.start("ml/a#2", ["n3"], reading.jobs["ml/a#2"])
+    kube.start("ml/a#2", on("n3"), reading.jobs["ml/a#2"])
     kube.read({})
     world.tick()
     assert kube.read({}).jobs["ml/a"].nodes == ("n1", "n3")
@@ -390,8 +394,8 @@ def test_pods_of_a_replica_set_are_evicted_or_removed(world: World, kubeconfig: 
     kube = cluster(world, kubeconfig)
     views = kube.read({}).jobs
     assert views.keys() == {"ml/r-1", "ml/r-2"}  # each by itself
-    kube.start("ml/r-1", ["n1"], views["ml/r-1"])
-    kube.start("ml/r-2", ["n2"], views["ml/r-2"])
+    kube.start("ml/r-1", on("n1"), views["ml/r-1"])
+    kube.start("ml/r-2", on("n2"), views["ml/r-2"])
     world.tick()
     assert {n: v.state for n, v in kube.read({}).jobs.items()} == {
         "ml/r-1": "running",

@@ -22,7 +22,7 @@ from trencadis.adapters.slurm.live.preemption import objections
 from trencadis.adapters.slurm.live.qos import preempting, read_qos
 from trencadis.adapters.slurm.live.records import prepare
 from trencadis.adapters.slurm.live.rest import Rest
-from trencadis.models import InvalidInputError
+from trencadis.models import InvalidInputError, TaskAllocation
 from trencadis.models.check import check
 
 AT = datetime.fromtimestamp(NOW, UTC)
@@ -180,8 +180,8 @@ def test_what_slurm_is_told(shape: str) -> None:
     said = Said(jobs, nodes(shape))
     slurm = cluster(said, "[live]\nmode='enforce'\n[slurm]\nheld_partitions = {inbox = 'low'}")
     views = slurm.read({}).jobs
-    slurm.start("1", ["g1", "g2"], views["1"])
-    slurm.start("8", ["g1"], views["8"])
+    slurm.start("1", [TaskAllocation(node="g1"), TaskAllocation(node="g2")], views["1"])
+    slurm.start("8", [TaskAllocation(node="g1")], views["8"])
     slurm.withdraw("8", views["8"].terms)
     slurm.warn("1")
     slurm.stop("1")

@@ -44,6 +44,8 @@ class Jobs:
 
     jobs: list[Job] = field(default_factory=list)
     pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+    groups: dict[tuple[str, int], str] = field(default_factory=dict)
+    """KAI's names for GPUs that are shared, by node and index."""
 
 
 def read_jobs(
@@ -61,9 +63,10 @@ def read_jobs(
         for task in kind.tasks
         if task.node
     ]
-    places = Occupancy(context.nodes, context.report).place(placed)
+    occupancy = Occupancy(context.nodes, context.report)
+    places = occupancy.place(placed)
     where = {id(task): places[number] for number, (task, _) in enumerate(placed)}
-    made = Jobs()
+    made = Jobs(groups=occupancy.groups())
     names: set[str] = set()
     for gang, found in kinds:
         _gang_jobs(gang, found, where, budgets, tiers, made, names, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from trencadis.adapters.kubernetes.fields import MIB, at, down, listed, name, text
 from trencadis.adapters.kubernetes.gpus import Devices, read_devices
@@ -41,9 +41,12 @@ class KubeNode:
         return self.node.name
 
     @property
-    def counts_slices(self) -> bool:
-        """Whether its slices are counted by a device plugin that chooses among those of a kind."""
-        return bool(self.node.mig) and self.node.precision == "mig" and not self.devices.exact
+    def numbered(self) -> bool:
+        """Whether its GPUs have numbers of ours, as a device plugin chooses among those alike.
+
+        What fits these fits the node, whichever of them it gives out.
+        """
+        return self.listed and self.node.precision != "node" and not self.devices.exact
 
     def set(self, **changes: Any) -> None:
         """Changes fields of the node."""
@@ -108,12 +111,18 @@ def _node(entry: Object, report: Report, *, shareable: bool) -> KubeNode | None:
             mig=devices.mig,
             shareable=devices.replicas > 1,
             max_jobs_per_gpu=max(1, devices.replicas),
-            # Of slices of one profile that the device plugin counts, any is as good as another.
-            precision="gpu" if devices.exact else "mig" if devices.mig else "node",
+            precision=_precision(devices),
         ),
         labels={**labels, HOSTNAME: labels.get(HOSTNAME, entry.name)},
         devices=devices,
     )
+
+
+def _precision(devices: Devices) -> Literal["node", "gpu", "mig"]:
+    """Slices and shares are chosen by us, the GPUs themselves under HAMi alone."""
+    if devices.exact:
+        return "gpu"
+    return "mig" if devices.mig else "gpu" if devices.replicas > 1 else "node"
 
 
 def _resources(allocatable: Amounts) -> dict[str, int]:

@@ -17,6 +17,8 @@ from trencadis.models.base import MAX_COUNT
 from trencadis.models.cluster import MigGpu, MigInstance
 from trencadis.models.jobs import Request, TaskAllocation
 
+DEVICES = "trencadis.io/devices"
+"""Annotation of a pod: GPUs, or slices, of the node that a start of ours named."""
 GPU_GROUP_LABELS = ("runai-gpu-group", "kai.scheduler/gpu-group")
 _PROFILE = re.compile(r"\dg\.\d+gb[a-z.+-]*")
 
@@ -53,13 +55,22 @@ class Occupancy:
             found[number] = self._one(task, request, known or [])
         return found
 
+    def groups(self) -> dict[tuple[str, int], str]:
+        """KAI's groups by node and GPU."""
+        return {
+            (node, gpu): label
+            for node, use in self._uses.items()
+            for label, gpu in use.groups.items()
+        }
+
     def _told(self, task: Task, request: Request) -> list[tuple[int, MigInstance | None]] | None:
         """GPUs or slices as DRA claims or annotations give them."""
         if task.devices:
             return [(device.gpu, device.instance) for device in task.devices]
-        if request.mig:
-            return _annotated(task.annotations, self._nodes[task.node]) or None
-        return None
+        node = self._nodes[task.node]
+        if request.mig and (found := _annotated(task.annotations, node)):
+            return found
+        return None if node.node.precision == "node" else _planned(task.annotations)
 
     def _one(
         self, task: Task, request: Request, told: list[tuple[int, MigInstance | None]]
@@ -78,7 +89,7 @@ class Occupancy:
         if request.gpus and len(gpus) == request.gpus and free:
             use.whole.update(gpus)
             return TaskAllocation(node=task.node, gpus=gpus)
-        if request.gpus and node.counts_slices:
+        if request.gpus and node.numbered:
             whole = self._any_whole(request.gpus, node, use)
             if whole is not None:
                 return TaskAllocation(node=task.node, gpus=whole)
@@ -86,9 +97,10 @@ class Occupancy:
         return TaskAllocation(node=task.node, gpus=None if request.gpus else ())
 
     def _any_whole(self, number: int, node: KubeNode, use: _Use) -> tuple[int, ...] | None:
-        """The first GPUs that are not in slices: any are as good as the real ones there."""
+        """The first GPUs that nobody else has."""
         cut = {entry.gpu for entry in node.node.mig}
-        free = [g for g in node.node.healthy_gpus() if g not in use.whole and g not in cut]
+        taken = use.whole | cut | use.shared.keys()
+        free = [gpu for gpu in node.node.healthy_gpus() if gpu not in taken]
         if len(free) < number:
             return None
         use.whole.update(free[:number])
@@ -132,10 +144,11 @@ class Occupancy:
         """The GPU of its group, else one where it fits beside others, else an empty one."""
         milli = request.share.gpu_milli if request.share is not None else 0
         label = next((task.labels[key] for key in GPU_GROUP_LABELS if key in task.labels), "")
-        healthy = [gpu for gpu in node.node.healthy_gpus() if gpu not in use.whole]
+        taken = use.whole | {entry.gpu for entry in node.node.mig}
+        healthy = [gpu for gpu in node.node.healthy_gpus() if gpu not in taken]
         if label in use.groups:
             gpu = use.groups[label]
-        elif told and told[0] in healthy:
+        elif told and told[0] in healthy and not (label and told[0] in use.groups.values()):
             gpu = told[0]
         else:
             fitting = [
@@ -176,6 +189,20 @@ def _grow(node: KubeNode, request: Request) -> None:
         shareable=before.shareable or request.share is not None,
         max_jobs_per_gpu=max(before.max_jobs_per_gpu, 1),
     )
+
+
+def _planned(annotations: Mapping[str, str]) -> list[tuple[int, MigInstance | None]] | None:
+    """What a plan of ours had in mind for the pod."""
+    found: list[tuple[int, MigInstance | None]] = []
+    for row in listed(_json(annotations.get(DEVICES, ""))):
+        gpu, start, profile = whole(row.get("gpu")), whole(row.get("start")), row.get("profile")
+        if gpu is None or not 0 <= gpu < 1_024:
+            return None
+        if profile is None:
+            found.append((gpu, None))
+        elif start is not None and 0 <= start <= 15 and _PROFILE.fullmatch(text(profile)):
+            found.append((gpu, MigInstance(profile=text(profile), start=start)))
+    return found or None
 
 
 def _annotated(

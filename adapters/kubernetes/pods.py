@@ -8,9 +8,14 @@ from trencadis.adapters.kubernetes.fields import at, instant, listed, name, text
 from trencadis.adapters.kubernetes.gangs import Phase, Task
 from trencadis.adapters.kubernetes.nodes import KubeNode, stand_in
 from trencadis.adapters.kubernetes.objects import Object, Objects
+from trencadis.adapters.kubernetes.occupancy import DEVICES, GPU_GROUP_LABELS
 from trencadis.adapters.kubernetes.resources import UnmappableError, read_request
 
 OVER = ("Succeeded", "Failed")
+BY_UUID = ("nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid")
+"""HAMi's annotations of pods that may have some GPUs only."""
+RESERVATIONS = ("kai-resource-reservation", "runai-reservation")
+RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 OF_THE_NODE = ("DaemonSet", "Node")
 """Owners whose pods belong to the machine: they come and go with it."""
 
@@ -31,7 +36,7 @@ def read_pods(objects: Objects, context: Context) -> list[Task]:
 
 
 def _task(entry: Object, bound: dict[tuple[str, str], Object], context: Context) -> Task | None:
-    if text(entry.status.get("phase")) in OVER:
+    if text(entry.status.get("phase")) in OVER or _keeps_a_gpu(entry):
         return None
     if not listed(entry.spec.get("containers")):
         context.report.fault(
@@ -62,6 +67,11 @@ def _task(entry: Object, bound: dict[tuple[str, str], Object], context: Context)
             f"{entry.path}.spec.schedulingGates", "held: a scheduling gate of somebody else's"
         )
         phase = "held"
+    elif any(key in entry.annotations for key in BY_UUID) and DEVICES not in entry.annotations:
+        context.report.warn(
+            f"{entry.path}.metadata.annotations", "held: it chooses among GPUs by their UUIDs"
+        )
+        phase = "held"
     started = instant(entry.status.get("startTime")) or created if node else None
     if node and node not in context.nodes:
         context.report.warn(
@@ -74,7 +84,7 @@ def _task(entry: Object, bound: dict[tuple[str, str], Object], context: Context)
         name=entry.name,
         namespace=entry.namespace,
         spec=entry.spec,
-        labels=entry.labels,
+        labels=_group(entry, request),
         annotations=entry.annotations,
         phase=phase,
         created=min(created, context.now),
@@ -86,6 +96,26 @@ def _task(entry: Object, bound: dict[tuple[str, str], Object], context: Context)
         uid=entry.uid or f"{entry.namespace}/{entry.name}",
         devices=_annotated_devices(entry, node, context),
     )
+
+
+def _keeps_a_gpu(entry: Object) -> bool:
+    """Whether it is KAI's: it has a whole GPU so that others can share it."""
+    of_kai = entry.namespace in RESERVATIONS or RESERVED_INDEX in entry.annotations
+    return of_kai and any(label in entry.labels for label in GPU_GROUP_LABELS)
+
+
+def _group(entry: Object, request: Object | None) -> dict[str, str]:
+    """The pod's labels; before KAI's binder has come to it, with the group that it is to join."""
+    if request is None or any(label in entry.labels for label in GPU_GROUP_LABELS):
+        return entry.labels
+    rows = listed(request.spec.get("selectedFractionalGpuGroups"))
+    names = request.spec.get("selectedGPUGroups")
+    group = (
+        text(rows[0].get("id"))
+        if rows
+        else text(names[0] if isinstance(names, list) and names else "")
+    )
+    return entry.labels | ({GPU_GROUP_LABELS[0]: group} if group else {})
 
 
 def _gates(entry: Object) -> set[str]:

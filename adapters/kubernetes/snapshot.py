@@ -43,6 +43,10 @@ class Imported:
     warnings: list[Fault]
     pods: dict[str, tuple[Pod, ...]]
     """Pods of each job, in no order; a job whose pods aren't made has those without a UID."""
+    uuids: dict[tuple[str, int], str]
+    """UUIDs of GPUs by node and index, where HAMi tells them."""
+    groups: dict[tuple[str, int], str]
+    """KAI's names for GPUs that are shared, by node and index."""
 
 
 def read_kubernetes(
@@ -65,10 +69,10 @@ def read_kubernetes(
     widest first.
 
     Nodes have precision `node`, as kubelet and device plugin choose the GPUs; `gpu` under HAMi,
-    `mig` under DRA and where the device plugin counts slices: any of a profile is as good as any
-    other there, and layouts are fixed while a pod has GPUs. A pod that asks for what the schema
-    can't say is held, with a warning. Raises InvalidInputError with a fault per missing or
-    unreadable essential, at `DOCUMENT:$.path`.
+    `mig` under DRA. Where GPUs are shared or in slices that a device plugin counts, they have
+    numbers of ours and precision `gpu` or `mig`; layouts are fixed while a pod has GPUs. A pod that
+    asks for what the schema can't say is held, with a warning. Raises InvalidInputError with a
+    fault per missing or unreadable essential, at `DOCUMENT:$.path`.
     """
     report = Report()
     objects = read_objects(documents)
@@ -135,7 +139,12 @@ def read_kubernetes(
         report.warn(
             "nodes", "the documents list no nodes. Maybe kubectl get nodes,pods -A -o json?"
         )
-    return Imported(snapshot, report.warnings(), made.pods)
+    uuids = {
+        (node.name, index): uuid
+        for node in nodes.values()
+        for uuid, index in node.devices.uuids.items()
+    }
+    return Imported(snapshot, report.warnings(), made.pods, uuids, made.groups)
 
 
 def _clock(objects: Objects, report: Report) -> datetime:
@@ -195,7 +204,7 @@ def _settle(nodes: dict[str, KubeNode], jobs: list[Job], report: Report) -> None
     busy = {task.node for job in jobs for task in job.allocation}
     on_gpus = {t.node for job in jobs for t in job.allocation if t.gpus != () or t.mig}
     for node in nodes.values():
-        if node.counts_slices and node.name in on_gpus:
+        if node.node.mig and node.numbered and node.name in on_gpus:
             node.set(mig_reconfigure="forbid")
         if node.node.down and node.name in busy:
             node.set(down=False, cordoned=True)

@@ -14,6 +14,7 @@ from trencadis.adapters.live.ground import Ground, may_start, may_stop
 from trencadis.adapters.live.hooks import HookError, tell
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import on_nodes, withdraw
+from trencadis.adapters.live.relayout import Change, avoid, change_layout, changes
 from trencadis.adapters.live.reserves import LONGEST, forget, keep, needless, taken
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
@@ -48,10 +49,14 @@ def carry_out(
             if told.get((step.kind, step.job)) != step.blocked:
                 kind = f"{step.kind}-skipped"
                 context.note(kind, step.job, logging.WARNING, reason=step.blocked)
+            if isinstance(action, Change):
+                avoid(context, plan, action)
         elif isinstance(action, Preempt):
             _announce(context, action, reading.jobs[step.job], epoch)
         elif isinstance(action, Start):
             _start(context, action, before, reading.jobs[step.job], epoch)
+        elif isinstance(action, Change):
+            change_layout(context, action)
     return done
 
 
@@ -63,19 +68,27 @@ def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Readin
 
 def _steps(
     context: Context, plan: Plan, before: Mapping[str, Job], reading: Reading
-) -> Iterator[tuple[Step, Preempt | Start | Reserve | None]]:
+) -> Iterator[tuple[Step, Preempt | Start | Reserve | Change | None]]:
     scope = context.config.scope
     ground = Ground(overlay(reading, context.store, context.clock()), scope)
-    busy = {intent.job for intent in context.store.intents()}
+    intents = context.store.intents()
+    busy = {intent.job for intent in intents}
+    counted_on = {node for intent in intents for node in intent.nodes}
+    changing = changes(context, plan, before, counted_on)
+    later = {start.job for start in plan.starts if changing.keys() & set(_nodes(start))}
     stopped: set[str] = set()
     for preempt in sorted(plan.preempts, key=lambda action: action.job):
         view = reading.jobs.get(preempt.job)
         blocked = may_stop(preempt, before.get(preempt.job), view, scope, plan.now)
         if preempt.job in busy or preempt.job in stopped:
             blocked = "an action for it is under way"
+        elif preempt.makes_room_for and later.issuperset(preempt.makes_room_for):
+            blocked = "what it makes room for waits for a MIG layout"
         if blocked is None:
             stopped.add(preempt.job)
         yield Step("preempt", preempt.job, view.nodes if view else (), blocked), preempt
+    for change in changing.values():
+        yield Step("reconfigure", change.name or change.node, (change.node,), change.blocked), change
     busy_groups = {_group(before, start) for start in plan.starts if start.job in busy}
     begun: set[str] = set()
     for start in plan.starts:
@@ -83,6 +96,9 @@ def _steps(
         victims = set(start.waits_for)
         if start.job in busy or start.job in begun:
             blocked = "an action for it is under way"
+        elif start.job in later:
+            node = min(changing.keys() & set(nodes))
+            blocked = f"node {node} is to get another MIG layout first: plan again then"
         elif victims:
             # Its victims are still there: whether all is free is asked again when they have left.
             missing = sorted(victims - stopped - busy)
@@ -101,7 +117,6 @@ def _steps(
     for kind, jobs in (
         ("move", [move.job for move in plan.moves]),
         ("resize", [resize.job for resize in plan.resizes]),
-        ("reconfigure", [f"{entry.node}:{entry.gpu}" for entry in plan.reconfigures]),
     ):
         for job in jobs:
             yield Step(kind, job, (), f"this version sends no {kind}"), None
@@ -224,8 +239,7 @@ def _give_up(context: Context, intent: Intent, reason: str) -> None:
 
 def _send(context: Context, intent: Intent, view: JobView) -> None:
     try:
-        nodes = [task.node for task in intent.tasks]
-        context.cluster.start(intent.job, nodes, view, reserved=intent.reserved)
+        context.cluster.start(intent.job, intent.tasks, view, reserved=intent.reserved)
     except RefusedError as error:
         context.note("refused", intent.job, logging.WARNING, name=view.title, reason=str(error))
         until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)

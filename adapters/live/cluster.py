@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from trencadis.models import Fault, Snapshot
+from trencadis.models import Fault, Snapshot, TaskAllocation
+from trencadis.models.plan import Reconfigure
 
 State = Literal["waiting", "released", "running", "leaving", "ended"]
 """`waiting`: kept back for us. `released`: pending, and the native scheduler may start it.
@@ -71,8 +72,40 @@ class Reading:
     """Nodes on which the native scheduler may start jobs that aren't ours."""
 
 
+@dataclass(frozen=True, slots=True)
+class LayoutChange:
+    """How far a node's change of its MIG layout has come."""
+
+    node: str
+    kind: Literal["reconfiguring", "reconfigured", "reconfigure-failed", "reconfigure-undone"]
+    configuration: str
+    reason: str
+
+
+class Layouts(Protocol):
+    """MIG layouts, a node at a time and by names that the native side knows.
+
+    Each call raises RefusedError or UnavailableError.
+    """
+
+    def configuration(
+        self, node: str, entries: Sequence[Reconfigure], slices: Mapping[str, int], gpus: int
+    ) -> str:
+        """The name of one with room for so many slices by profile, and whole GPUs."""
+
+    def change(self, node: str, name: str) -> None:
+        """Keeps work away from the node and has it changed. Doing it twice does no harm."""
+
+    def settle(self) -> Sequence[LayoutChange]:
+        """Looks at all changes under way; nodes where it is over take work again."""
+
+
 class Cluster(Protocol):
     """A native scheduler. Each call raises RefusedError or UnavailableError."""
+
+    @property
+    def layouts(self) -> Layouts | None:
+        """None where it changes no MIG layouts."""
 
     def read(self, remembered: Mapping[str, Terms]) -> Reading:
         """The cluster now; jobs in `remembered` are read as if these were their terms."""
@@ -84,12 +117,12 @@ class Cluster(Protocol):
         """Whether the native scheduler answers."""
 
     def start(
-        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+        self, job: str, tasks: Sequence[TaskAllocation], view: JobView, *, reserved: bool = False
     ) -> None:
-        """Lets a waiting job start on exactly these nodes, one for each of its tasks.
+        """Lets a waiting job start on exactly the nodes of these, its tasks.
 
-        `reserved`: nodes are reserved for it, which is ended once it has begun, or can't begin.
-        Doing it twice does no harm.
+        And on their GPUs, where these are ours to choose. `reserved`: nodes are reserved for it,
+        which is ended once it has begun, or can't begin. Doing it twice does no harm.
         """
 
     def withdraw(self, job: str, terms: Terms) -> None:

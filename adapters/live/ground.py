@@ -8,6 +8,7 @@ from datetime import datetime
 
 from trencadis.adapters.live.cluster import JobView, Reading
 from trencadis.adapters.live.config import Scope
+from trencadis.adapters.live.parts import Parts
 from trencadis.models import Job, Snapshot, Start, TaskAllocation
 from trencadis.models.plan import Precondition, Preempt
 from trencadis.solver.capacity import Capacity, capacity, vector
@@ -19,6 +20,7 @@ class Ground:
     def __init__(self, snapshot: Snapshot, scope: Scope) -> None:
         self._capacity: Capacity = capacity(snapshot)
         self._scope = scope
+        self._parts = Parts(snapshot)
         self._jobs = {job.name: job for job in snapshot.jobs}
         self._idle = {
             state.name: {model: set(indices) for model, indices in state.idle.items()}
@@ -65,7 +67,7 @@ class Ground:
             if job.exclusive and node not in self._vacant:
                 return f"node {node} is not empty"
         chosen: dict[str, dict[str, set[int]]] = {}
-        for task in tasks:
+        for task in tasks if job.request.gpus else ():
             taken = self._gpus(job, task, chosen)
             if taken is None:
                 if Precondition.GPUS_IDLE in preconditions:
@@ -73,6 +75,10 @@ class Ground:
                 continue
             model, indices = taken
             chosen.setdefault(task.node, {}).setdefault(model, set()).update(indices)
+        if Precondition.GPUS_IDLE in preconditions:
+            blocked = self._parts.take(job, tasks)
+            if blocked is not None:
+                return blocked
         for node, models in chosen.items():
             for model, indices in models.items():
                 self._idle[node][model] -= indices
@@ -90,14 +96,14 @@ class Ground:
         mine = chosen.get(task.node, {})
         for model, idle in sorted(self._idle.get(task.node, {}).items()):
             left = idle - mine.get(model, set())
-            if job.gpu_models and model not in job.gpu_models and wanted:
+            if job.gpu_models and model not in job.gpu_models:
                 continue
             if task.gpus is not None and not self._counted[task.node]:
                 if set(task.gpus) <= left:
                     return model, set(task.gpus)
             elif len(left) >= wanted:
                 return model, set(sorted(left)[:wanted])
-        return None if wanted else ("", set())
+        return None
 
 
 def may_start(ground: Ground, start: Start, reading: Reading) -> str | None:

@@ -7,11 +7,13 @@ import logging
 from trencadis.adapters.live.cluster import PREFIX, RefusedError
 from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.reconcile import after_all, begun
+from trencadis.adapters.live.relayout import settle_layouts
 from trencadis.adapters.live.reserves import KEY
 
 
 def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list[str]]:
-    """Gives back what waits. Returns the jobs given back, and those that still have to leave.
+    """Gives back what waits. Returns the jobs given back; and jobs that still have to leave,
+    with nodes whose MIG layout is still being changed.
 
     First it fences: a loop that is in the middle of a round sends nothing more. What it sets of the
     state, it sets with that. Safe to do again.
@@ -56,4 +58,6 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         context.note("given-back", job, name=view.title, reason=why)
     for name in cluster.reservations():
         context.unreserve(name.removeprefix(PREFIX))
+    # A node whose layout is being changed can't take work yet, whoever decides about it.
+    leaving.extend(settle_layouts(context))
     return given, leaving

@@ -20,6 +20,7 @@ from trencadis.adapters.live.logs import decision
 from trencadis.adapters.live.metrics import write_metrics
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import reconcile
+from trencadis.adapters.live.relayout import settle_layouts
 from trencadis.adapters.live.repro import write_repro
 from trencadis.adapters.live.shadow import Shadow
 from trencadis.adapters.live.store import FencedError, instant
@@ -61,6 +62,7 @@ class Loop:
             self._warn(reading)
             if mode != "shadow":
                 # In `recommend` all that is under way is what a person sent with `apply`.
+                settle_layouts(context)
                 reconcile(context, reading)
                 reading = context.cluster.read(store.terms())
             return self._decide(reading, epoch, began)

@@ -10,10 +10,12 @@ from datetime import datetime
 from trencadis.adapters.kubernetes.fields import at, mapping
 from trencadis.adapters.kubernetes.live import records
 from trencadis.adapters.kubernetes.live.api import Api, ConflictError, Json, MissingError, listing
+from trencadis.adapters.kubernetes.live.devices import Devices
 from trencadis.adapters.kubernetes.live.lists import PODS, VOLCANO_BUS, Lists
 from trencadis.adapters.kubernetes.live.owners import COMMANDS, Owner, Owners
 from trencadis.adapters.kubernetes.live.views import Gang
 from trencadis.adapters.live.cluster import RefusedError, UnavailableError
+from trencadis.models import TaskAllocation
 
 TRIES = 4
 """Times that a pod is read again because others changed what doesn't concern us."""
@@ -29,42 +31,46 @@ class Acts:
     owners: Owners
     gate: str
     hostnames: dict[str, str]
+    devices: Devices
     clock: Callable[[], datetime]
     timeout: float
 
     # Placing
 
-    def place(self, gang: Gang, nodes: Sequence[str]) -> None:
+    def place(self, gang: Gang, tasks: Sequence[TaskAllocation]) -> None:
         """Names a node for each pod, then lets them all go.
 
         All are named before any is let go: a pod that can't be named keeps its gang together.
         """
         pods = self.made(gang)
-        if len(pods) < len(nodes):
-            raise RefusedError(f"{len(pods)} pods wait for {len(nodes)} nodes")
+        if len(pods) < len(tasks):
+            raise RefusedError(f"{len(pods)} pods wait for {len(tasks)} nodes")
         began = self.clock().isoformat()
-        chosen = list(zip(pods, nodes, strict=False))
-        self.let_go([self._named(pod, node, began) for pod, node in chosen])
+        chosen = list(zip(pods, tasks, strict=False))
+        freed = self.let_go([self._named(pod, task, began) for pod, task in chosen])
+        self.devices.bind(self.api, self.lists, list(zip(freed, tasks, strict=True)))
 
-    def let_go(self, pods: Sequence[Json]) -> None:
-        """Takes our gate off each."""
-        for pod in pods:
-            self._patched(pod, self._without_gate)
+    def let_go(self, pods: Sequence[Json]) -> list[Json]:
+        """Takes our gate off each; the pods after that."""
+        return [self._patched(pod, self._without_gate) for pod in pods]
 
-    def _named(self, pod: Json, node: str, began: str) -> Json:
+    def _named(self, pod: Json, task: TaskAllocation, began: str) -> Json:
+        node = task.node
         hostname = self.hostnames.get(node, node)
+        marks = self.devices.marks(task)
 
         def change(now: Json) -> Json | None:
             selector = mapping(at(now, "spec", "nodeSelector"))
             before = selector.get(records.HOSTNAME, hostname)
             if before != hostname:
                 raise RefusedError(f"pod {records.name(now)} already goes to {before}")
-            if records.pin(now) == node:
+            same = all(records.annotation(now, key) == value for key, value in marks.items())
+            if records.pin(now) == node and same:
                 return None
             if self.gate not in records.gates(now):
                 raise RefusedError(f"pod {records.name(now)} waits no more")
             return {
-                "metadata": {"annotations": {records.NODE: node, records.START: began}},
+                "metadata": {"annotations": {records.NODE: node, records.START: began, **marks}},
                 "spec": {"nodeSelector": {records.HOSTNAME: hostname}},
             }
 

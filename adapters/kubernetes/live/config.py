@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from trencadis.adapters.live.config import LiveConfig, read_toml
 from trencadis.models import InvalidInputError, Policy, Queue
@@ -33,6 +33,13 @@ class KubernetesOptions(Record):
     """Whether pods that no controller makes again may be evicted."""
     native_preemption: Literal["refuse", "allow"] = "refuse"
     """Whether `enforce` is refused where PriorityClasses or Kueue preempt by themselves."""
+    kai_scheduler: str = "kai-scheduler"
+    """`schedulerName` of the pods that KAI's binder binds where we say."""
+    mig_configs: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$")] | None = None
+    """Namespace and name of the ConfigMap with mig-manager's configurations, such as
+    `gpu-operator/default-mig-parted-config`; MIG layouts stay as they are where absent."""
+    mig_timeout_seconds: Positive = 300
+    """For so long mig-manager is waited for to begin with one."""
     pods_timeout_seconds: Positive = 10
     """For so long the pods of a resumed owner are waited for."""
     request_timeout_seconds: Positive = 30

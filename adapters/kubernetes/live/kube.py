@@ -12,9 +12,11 @@ from trencadis.adapters.kubernetes.live.acts import Acts
 from trencadis.adapters.kubernetes.live.api import Api, HttpApi, listing
 from trencadis.adapters.kubernetes.live.budgets import objection
 from trencadis.adapters.kubernetes.live.config import KubernetesConfig
+from trencadis.adapters.kubernetes.live.devices import Devices
 from trencadis.adapters.kubernetes.live.lists import NODES, Lists, read_lists, read_versions
 from trencadis.adapters.kubernetes.live.preemption import objections
 from trencadis.adapters.kubernetes.live.prepare import Prepared, prepare
+from trencadis.adapters.kubernetes.live.relayout import NodeLayouts
 from trencadis.adapters.kubernetes.live.views import Gang, make_gangs, make_views
 from trencadis.adapters.kubernetes.snapshot import read_kubernetes
 from trencadis.adapters.live.cluster import (
@@ -25,7 +27,7 @@ from trencadis.adapters.live.cluster import (
     Terms,
     UnavailableError,
 )
-from trencadis.models import Job, Queue, Snapshot
+from trencadis.models import Job, Queue, Snapshot, TaskAllocation
 
 
 def _now() -> datetime:
@@ -46,6 +48,8 @@ class KubernetesCluster:
         self._clock = clock
         self._prepared: Prepared | None = None
         self._gangs: dict[str, Gang] = {}
+        self._devices = Devices()
+        self.layouts = NodeLayouts(lambda: self.api, self._lists, config.kubernetes, clock)
 
     # Reading
 
@@ -59,6 +63,7 @@ class KubernetesCluster:
             raise UnavailableError(str(error)) from None
         # After the lists: nothing in them is younger.
         now = self._clock()
+        nodes = lists.of(NODES)
         prepared = prepare(lists, options.gate, now)
         documents = [
             (f"{resource}.{group}" if group else resource, json.dumps(listed))
@@ -75,8 +80,15 @@ class KubernetesCluster:
         found = imported.snapshot
         self._gangs = make_gangs(found.jobs, imported.pods, prepared)
         self._prepared = prepared
+        self._devices = Devices(imported.uuids, dict(imported.groups), options.kai_scheduler)
         views = make_views(found, self._gangs, prepared, self.config)
-        return Reading(self._fitted(found, views), views, imported.warnings)
+        # In the shadow nobody would make the layouts that its plans count on.
+        shadow = self.config.live.mode == "shadow"
+        configs, faults = ({}, []) if shadow else self.layouts.configs()
+        fitted = self._fitted(found, views)
+        free = self.layouts.fitted(fitted, nodes, configs)
+        fitted = fitted.model_copy(update={"nodes": free})
+        return Reading(fitted, views, [*imported.warnings, *faults])
 
     def _fitted(self, snapshot: Snapshot, views: Mapping[str, JobView]) -> Snapshot:
         scope = self.config.live.scope
@@ -89,10 +101,6 @@ class KubernetesCluster:
                     if scope.has_node(node.name)
                     else node.model_copy(update={"cordoned": True})
                     for node in snapshot.nodes
-                ),
-                # A layout that the plan counts on would have to be there: none is sent.
-                "policy": snapshot.policy.model_copy(
-                    update={"mig": snapshot.policy.mig.model_copy(update={"reconfigure": "forbid"})}
                 ),
                 "queues": tuple(_queue(queues[key], snapshot) for key in sorted(queues)),
             }
@@ -123,13 +131,13 @@ class KubernetesCluster:
     # Acting
 
     def start(
-        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+        self, job: str, tasks: Sequence[TaskAllocation], view: JobView, *, reserved: bool = False
     ) -> None:
         """Names a node for each pod, then takes the gates off. Taints for it would keep it out."""
         del view
         if reserved:
             self.unreserve(PREFIX + job)
-        self._acts.place(self._gang(job), nodes)
+        self._acts.place(self._gang(job), tasks)
 
     def withdraw(self, job: str, terms: Terms) -> None:
         """Has the owner make the pods anew, which then wait gated. Bound ones end with them."""
@@ -237,6 +245,7 @@ class KubernetesCluster:
             known.owners,
             options.gate,
             known.hostnames,
+            self._devices,
             self._clock,
             options.pods_timeout_seconds,
         )

@@ -12,6 +12,7 @@ JOB_SET, VOLCANO_JOB, VOLCANO_BUS = "jobset.x-k8s.io", "batch.volcano.sh", "bus.
 JOBS = (BATCH, "jobs")
 NODES = (CORE, "nodes")
 PODS = (CORE, "pods")
+BIND_REQUESTS = ("scheduling.run.ai", "bindrequests")
 BUDGETS = ("policy", "poddisruptionbudgets")
 PRIORITIES = ("scheduling.k8s.io", "priorityclasses")
 
@@ -29,8 +30,14 @@ _LISTS: dict[str, tuple[str, ...]] = {
     ),
     "scheduling.volcano.sh": ("queues", "podgroups"),
     "topology.volcano.sh": ("hypernodes",),
+    "scheduling.run.ai": ("queues", "podgroups", "bindrequests"),
+    "kai.scheduler": ("topologies",),
     "resource.k8s.io": ("resourceslices", "resourceclaims", "resourceclaimtemplates"),
 }  # fmt: skip
+
+
+_VERSIONS = {"queues": "v2", "podgroups": "v2alpha2", "bindrequests": "v1alpha2"}
+"""Of KAI's group, whose kinds have versions of their own."""
 
 
 @dataclass(slots=True)
@@ -54,7 +61,10 @@ class Lists:
     def path(self, kind: tuple[str, str], namespace: str = "", name: str = "") -> str:
         """The path of a list, of a namespace's part of it, or of one object."""
         group, resource = kind
-        root = f"/apis/{self.versions[group]}" if group else "/api/v1"
+        version = self.versions[group] if group else ""
+        if group == BIND_REQUESTS[0]:
+            version = f"{group}/{_VERSIONS[resource]}"
+        root = f"/apis/{version}" if group else "/api/v1"
         within = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{within}/{resource}" + (f"/{name}" if name else "")
 

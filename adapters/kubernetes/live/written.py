@@ -131,8 +131,9 @@ def _write(cluster: KubernetesCluster, step: Step, plan: Plan, reading: Reading)
             if cluster.suspended(step.job):
                 cluster.restore(step.job, {})
                 return _skipped(step, "its owner makes its pods first: plan again then")
-            nodes = [task.node for task in start.allocation]
-            cluster.start(step.job, nodes, reading.jobs[step.job])
+            cluster.start(step.job, start.allocation, reading.jobs[step.job])
+        elif step.kind == "reconfigure":
+            cluster.layouts.change(step.nodes[0], step.job)
         else:
             return _skipped(step, "a reservation is the loop's own, and ends with it")
     except RefusedError as error:

@@ -31,7 +31,7 @@ from trencadis.adapters.slurm.live.records import MAX_ARRAY, Prepared, prepare
 from trencadis.adapters.slurm.live.reservations import Reservations
 from trencadis.adapters.slurm.live.rest import Rest
 from trencadis.adapters.slurm.snapshot import read_slurm
-from trencadis.models import Job, Qos, Snapshot
+from trencadis.models import Job, Qos, Snapshot, TaskAllocation
 
 
 def _now() -> datetime:
@@ -126,6 +126,10 @@ class SlurmCluster:
             update["request"] = job.request.model_copy(update={"memory_mib": 0})
         return job.model_copy(update=update) if update else job
 
+    @property
+    def layouts(self) -> None:
+        """Slurm's nodes keep their MIG layouts."""
+
     def objections(self) -> list[str]:
         """Slurm's own preemption, where it acts in scope."""
         return objections(
@@ -145,10 +149,11 @@ class SlurmCluster:
     # Acting
 
     def start(
-        self, job: str, nodes: Sequence[str], view: JobView, *, reserved: bool = False
+        self, job: str, tasks: Sequence[TaskAllocation], view: JobView, *, reserved: bool = False
     ) -> None:
         """Names the nodes, then lets the job go: inside of what is reserved for it, if it can."""
-        changes = {"ReqNodeList": ",".join(sorted(set(nodes)))}
+        nodes = sorted({task.node for task in tasks})
+        changes = {"ReqNodeList": ",".join(nodes)}
         changes |= self._runs_in(view.terms)
         if reserved and self._reservations.open(PREFIX + job, nodes):
             changes["ReservationName"] = PREFIX + job
