@@ -35,8 +35,10 @@ def config_of(kubeconfig: Path, text: str = TEXT) -> KubernetesConfig:
     return config.model_copy(update={"kubernetes": options})
 
 
-def context(world: World, kubeconfig: Path, state: Path, api: Api | None = None) -> Context:
-    config = config_of(kubeconfig)
+def context(
+    world: World, kubeconfig: Path, state: Path, api: Api | None = None, text: str = TEXT
+) -> Context:
+    config = config_of(kubeconfig, text)
     log = logging.getLogger("trencadis.live.test")
     log.propagate = False
     log.addHandler(logging.NullHandler())

@@ -526,7 +526,7 @@ def test_shares_of_kai_and_hami() -> None:
         pod("h", 0, spec={"containers": [{"resources": {"limits": hami}}]}),
     )
     shares = [found.jobs[name].request.share for name in ("ml/k", "ml/h")]
-    assert [(s.gpu_milli, s.memory_mib) for s in shares if s] == [(500, 40780), (300, 8000)]
+    assert [(s.gpu_milli, s.memory_mib) for s in shares if s] == [(500, 40779), (300, 8000)]
     assert found.nodes["a"].shareable
 
 

@@ -408,8 +408,8 @@ def test_pods_of_a_replica_set_are_evicted_or_removed(world: World, kubeconfig: 
 
 def test_no_plan_counts_on_a_layout_that_is_not_sent(world: World, kubeconfig: Path) -> None:
     text = TEXT + '[policy.mig]\nreconfigure = "repack"\nmode = "free"\n'
-    policy = cluster(world, kubeconfig, text).read({}).snapshot.policy
-    assert (policy.mig.reconfigure, policy.mig.mode) == ("forbid", "free")
+    found = cluster(world, kubeconfig, text).read({}).snapshot
+    assert {node.mig_reconfigure for node in found.nodes} == {"forbid"}
 
 
 def test_a_job_with_less_left_than_it_runs_at_once(world: World, kubeconfig: Path) -> None:

@@ -213,7 +213,9 @@ def _share(
     fraction = quantity(annotations.get("gpu-fraction"))
     if fraction is not None and 0 < fraction < 1:
         _only_one(quantity(annotations.get("gpu-fraction-num-devices", "1")))
-        return Share(gpu_milli=up(fraction * 1_000), memory_mib=up(fraction * sharing.memory_mib))
+        # Rounded down, so that parts which make a whole together fit one GPU.
+        memory_mib = down(fraction * sharing.memory_mib)
+        return Share(gpu_milli=up(fraction * 1_000), memory_mib=memory_mib)
     memory = quantity(annotations.get("gpu-memory"))
     if memory is not None and memory > 0:
         if not sharing.memory_mib:
