@@ -56,6 +56,7 @@ def carry_out(
         elif isinstance(action, Start):
             _start(context, action, before, reading.jobs[step.job], epoch)
         elif isinstance(action, Change):
+            context.store.check(epoch)
             change_layout(context, action)
     return done
 
@@ -88,7 +89,10 @@ def _steps(
             stopped.add(preempt.job)
         yield Step("preempt", preempt.job, view.nodes if view else (), blocked), preempt
     for change in changing.values():
-        yield Step("reconfigure", change.name or change.node, (change.node,), change.blocked), change
+        yield (
+            Step("reconfigure", change.name or change.node, (change.node,), change.blocked),
+            change,
+        )
     busy_groups = {_group(before, start) for start in plan.starts if start.job in busy}
     begun: set[str] = set()
     for start in plan.starts:

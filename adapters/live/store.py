@@ -152,7 +152,7 @@ class Store:
     def begin(self, intent: Intent, terms: Terms | None, epoch: int) -> None:
         """Writes what is about to be sent. Raises FencedError if the epoch is over."""
         with self._write():
-            self._fenced(epoch)
+            self.check(epoch)
             self._db.execute(
                 "INSERT INTO intents (job, kind, phase, round, content) VALUES (?, ?, ?, ?, ?)",
                 (intent.job, intent.kind, intent.phase, intent.round, _text(intent)),
@@ -172,7 +172,7 @@ class Store:
         after = replace(intent, phase=phase, **changes)
         with self._write():
             if epoch is not None:
-                self._fenced(epoch)
+                self.check(epoch)
             self._db.execute(
                 "UPDATE intents SET phase = ?, content = ? WHERE job = ?",
                 (phase, _text(after), intent.job),
@@ -180,7 +180,8 @@ class Store:
             self._remember(intent.job, terms)
         return after
 
-    def _fenced(self, epoch: int) -> None:
+    def check(self, epoch: int) -> None:
+        """Raises FencedError if the epoch is over."""
         if self.epoch() != epoch:
             raise FencedError
 
