@@ -121,7 +121,7 @@ class Store:
     def put_fenced(self, epoch: int, **values: str) -> None:
         """Sets values of the state. Raises FencedError if the epoch is over."""
         with self._write():
-            self._fenced(epoch)
+            self.check(epoch)
             self._put(values)
 
     def _put(self, values: Mapping[str, str]) -> None:
