@@ -41,6 +41,7 @@ from trencadis.commands.replay import (
     duration,
     window,
 )
+from trencadis.commands.reporting import ReportOut, check_report
 from trencadis.views import options as opt
 
 if TYPE_CHECKING:
@@ -113,9 +114,11 @@ def capacity(
     processes: ProcessesOption = None,
     months: Months = 0,
     growth: Growth = 0.0,
+    report: ReportOut = None,
     json: opt.Json = False,
 ) -> None:
     """Find the cheapest mix of nodes that meets a target; on a snapshot with a proof."""
+    check_report(report)
     if is_trace(source, form):
         if guarantee_each or team:
             raise typer.BadParameter("--guarantee-each and --team take a snapshot")
@@ -149,6 +152,7 @@ def capacity(
                 burst=burst,
             ),
             Renting(months, growth),
+            report,
             json,
         )
         return
@@ -205,6 +209,7 @@ def capacity(
             ),
             listed,
             Renting(months, growth),
+            report,
             json,
         )
         return
@@ -215,7 +220,7 @@ def capacity(
         rest = base
         offers, priced = rented(base, sku or [], listed, fabric, max_nodes)
     search = Search(rest, tuple(offers), wanted, options, tries)
-    _search(search, listed, priced, Renting(months, growth), json)
+    _search(search, listed, priced, Renting(months, growth), report, json)
 
 
 def _served(snapshot: Snapshot, options: Options) -> Snapshot:
@@ -229,7 +234,12 @@ def _served(snapshot: Snapshot, options: Options) -> Snapshot:
 
 
 def _search(
-    search: Search, listed: PriceList, priced: bool, renting: Renting, json: bool
+    search: Search,
+    listed: PriceList,
+    priced: bool,
+    renting: Renting,
+    report: str | None,
+    json: bool,
 ) -> None:
     from trencadis.commands.capacity_views import Answer, found_record, found_view, mix_words
     from trencadis.views import io
@@ -253,6 +263,13 @@ def _search(
         io.write(io.STANDARD, dumps(found_record(answer) | renting.record(rentals)))
     else:
         io.show(*found_view(answer), *renting.view(rentals, listed))
+    if report is not None:
+        from trencadis.commands.reporting import write_report
+        from trencadis.whatif.report.capacity import capacity_report
+        from trencadis.whatif.report.paying import Money
+
+        money = Money(answer.currency, listed.as_of)
+        write_report(report, capacity_report(search, found, money, renting.plan(rentals)))
     if interrupted:
         raise CommandError(Code.INTERRUPTED, "interrupted; this is what was known so far")
     if found.best is None:

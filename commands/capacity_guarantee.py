@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from trencadis.whatif.capacity.snapshot import Search
     from trencadis.whatif.capacity.verdict import Attempt
     from trencadis.whatif.prices import PriceList
+    from trencadis.whatif.report.page import Report
+    from trencadis.whatif.report.paying import RentPlan
 
 GuaranteeEach = Annotated[
     int | None,
@@ -75,7 +77,11 @@ class GuaranteeAnswer:
 
 
 def search_guarantees(
-    asked: GuaranteeRequest, listed: PriceList, renting: Renting, json: bool
+    asked: GuaranteeRequest,
+    listed: PriceList,
+    renting: Renting,
+    report: str | None,
+    json: bool,
 ) -> None:
     """Finds and shows. Raises InvalidInputError for teams that can't be asked about."""
     from trencadis.commands.capacity_views import mix_words
@@ -111,10 +117,27 @@ def search_guarantees(
         io.write(io.STANDARD, dumps(guarantee_record(answer) | renting.record(rentals)))
     else:
         io.show(*guarantee_view(answer), *renting.view(rentals, listed))
+    if report is not None:
+        from trencadis.commands.reporting import write_report
+
+        write_report(report, _report(answer, renting.plan(rentals)))
     if interrupted:
         raise CommandError(Code.INTERRUPTED, "interrupted; this is what was known so far")
     if best is None:
         raise CommandError(Code.NO_PLAN)
+
+
+def _report(answer: GuaranteeAnswer, plan: RentPlan | None) -> Report:
+    from trencadis.whatif.report.guarantees import Promised, guarantee_report
+    from trencadis.whatif.report.paying import Money
+
+    asked = Promised(
+        teams=answer.teams,
+        each_gpus=answer.asked.each,
+        present_milli=answer.fleet_milli(answer.asked.snapshot),
+        standing_milli=[answer.fleet_milli(step.search.base) for step in answer.steps],
+    )
+    return guarantee_report(asked, answer.steps, Money(answer.currency, answer.listed.as_of), plan)
 
 
 def guarantee_record(answer: GuaranteeAnswer) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trencadis.whatif.capacity.renting import Rental
     from trencadis.whatif.engine import Sample
     from trencadis.whatif.prices import PriceList
+    from trencadis.whatif.report.paying import RentPlan
 
 Months = Annotated[
     int, typer.Option(min=0, max=120, help="Plan how to rent the answer for so many months.")
@@ -55,6 +56,14 @@ class Renting:
             return []
         growth = round(self.growth_percent * 10)
         return rented_mix(offers, mix, listed.contracts, self.months, growth, samples)
+
+    def plan(self, rentals: Sequence[Rental]) -> RentPlan | None:
+        """For a report; None without months."""
+        from trencadis.whatif.report.paying import RentPlan
+
+        if not self.months:
+            return None
+        return RentPlan(self.months, self.growth_percent, rentals)
 
     def record(self, rentals: Sequence[Rental]) -> dict[str, Any]:
         """For `--json`; nothing without months."""

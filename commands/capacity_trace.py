@@ -93,7 +93,11 @@ def is_trace(source: str, form: str | None) -> bool:
 
 
 def search_replays(
-    context: typer.Context, asked: TraceRequest, renting: Renting, json: bool
+    context: typer.Context,
+    asked: TraceRequest,
+    renting: Renting,
+    report: str | None,
+    json: bool,
 ) -> None:
     """Finds and shows."""
     from trencadis.commands.scene import list_of_prices
@@ -125,6 +129,13 @@ def search_replays(
         io.write(io.STANDARD, dumps(trace_record(answer) | renting.record(rentals)))
     else:
         io.show(*trace_view(answer), *renting.view(rentals, listed))
+    if report is not None:
+        from trencadis.commands.reporting import write_report
+        from trencadis.whatif.report.capacity import trace_report
+        from trencadis.whatif.report.paying import Money
+
+        money = Money(answer.currency, listed.as_of)
+        write_report(report, trace_report(wanted, found, money, renting.plan(rentals)))
     if found.best is None:
         raise CommandError(Code.NO_PLAN)
 

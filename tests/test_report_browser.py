@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import both_schemes, browse, with_browser
 from command import INSTANCES
 
 from trencadis.models import load_snapshot
 from trencadis.solver.round import Options, solve
 from trencadis.whatif.report.solved import solve_report
 
-BROWSER = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-
-
-def browse(page: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    assert BROWSER is not None
-    fixed = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-             "--enable-logging=stderr", f"--user-data-dir={page.parent / 'profile'}")  # fmt: skip
-    return subprocess.run(
-        [BROWSER, *fixed, *options, page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+pytestmark = with_browser
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +42,6 @@ def test_complaints_would_be_seen(page: Path) -> None:
 
 
 def test_light_and_dark_differ(page: Path) -> None:
-    pictures = []
-    for scheme in ("1", "0"):  # light, dark
-        target = page.with_name(f"scheme{scheme}.png")
-        browse(
-            page,
-            f"--blink-settings=preferredColorScheme={scheme}",
-            "--window-size=1000,900",
-            f"--screenshot={target}",
-        )
-        pictures.append(target.read_bytes())
+    pictures = both_schemes(page)
     assert pictures[0] != pictures[1]
     assert min(map(len, pictures)) > 20_000

@@ -51,6 +51,8 @@ class Rental:
     leases: tuple[Lease, ...]
     hours: tuple[int, ...]
     """Node-hours on demand, by month."""
+    wanted: tuple[int, ...]
+    """Node-hours in all that are wanted, by month."""
     cost_milli: int
     bound_milli: int
     """No way to rent costs less."""
@@ -168,6 +170,7 @@ def rent(
             if counts[column]
         ),
         hours=tuple(sum(hours * counts[column] for column, hours in mine) for mine in hourly),
+        wanted=tuple(sum(hours * nodes for hours, nodes in levels) for levels in demand),
         cost_milli=cost.value(counts),
         bound_milli=bound,
         on_demand_milli=cost.value(by_the_hour),

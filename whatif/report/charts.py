@@ -53,8 +53,9 @@ def curves(
     *,
     percent: bool = False,
     log_x: bool = False,
+    steps: bool = True,
 ) -> str:
-    """Steps through the points of each line; `percent` runs the y axis from 0 to 100 %.
+    """Lines through points, in steps or straight; `percent` runs the y axis from 0 to 100 %.
 
     Raises ModuleNotFoundError without the extra `report`.
     """
@@ -74,7 +75,11 @@ def curves(
             "width": WIDTH,
             "height": HEIGHT,
             "data": {"values": values},
-            "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 1.8},
+            "mark": {
+                "type": "line",
+                "interpolate": "step-after" if steps else "linear",
+                "strokeWidth": 1.8,
+            },
             "encoding": {
                 "x": x,
                 "y": {
@@ -155,31 +160,89 @@ def bands(rows: Sequence[Mapping[str, Any]], unit: str) -> str:
     )
 
 
-def stacks(rows: Sequence[Mapping[str, Any]], parts: Sequence[str], title: str) -> str:
-    """A bar per `name`, in parts that add up to 1."""
+def dots(
+    groups: Mapping[str, Points],
+    x_title: str,
+    y_title: str,
+    *,
+    x_rule: float | None = None,
+    y_rule: float | None = None,
+) -> str:
+    """Points by group, each with a shape and colour of its own; rules where they are given."""
+    shapes = ("circle", "cross", "triangle-up", "diamond")
+    names = list(groups)
+    numbers = range(len(names))
+    values = [
+        {"group": name, "x": x, "y": y} for name, points in groups.items() for x, y in points
+    ]
+    x: Spec = {"field": "x", "type": "quantitative", "title": x_title, "scale": {"zero": False}}
+    y: Spec = {"field": "y", "type": "quantitative", "title": y_title}
+    layers: list[Spec] = [
+        {
+            "data": {"values": values},
+            "mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": {
+                    "field": "group",
+                    "type": "nominal",
+                    "legend": {"title": None},
+                    "scale": {"domain": names, "range": [colour(BAR_COLOURS[i]) for i in numbers]},
+                },
+                "shape": {
+                    "field": "group",
+                    "type": "nominal",
+                    "legend": {"title": None},
+                    "scale": {"domain": names, "range": [shapes[i % 4] for i in numbers]},
+                },
+            },
+        }
+    ]
+    for axis, at in (("x", x_rule), ("y", y_rule)):
+        if at is not None:
+            mark = {"type": "rule", "strokeDash": [6, 3], "color": "currentColor"}
+            encoding = {axis: {"field": axis, "type": "quantitative"}}
+            layers.append({"data": {"values": [{axis: at}]}, "mark": mark, "encoding": encoding})
+    return render({"width": WIDTH, "height": HEIGHT, "layer": layers})
+
+
+def stacks(
+    rows: Sequence[Mapping[str, Any]],
+    parts: Sequence[str],
+    title: str,
+    *,
+    percent: bool = True,
+    upright: str = "",
+) -> str:
+    """A bar per `name`, in parts: of a whole, or with `percent` off of any sum.
+
+    `upright`: title of the names, which then stand side by side below their bars.
+    """
+    axis: Spec = {"axis": {"format": ".0%"}, "scale": {"domain": [0, 1]}} if percent else {
+        "axis": {"tickMinStep": 1}
+    }  # fmt: skip
+    by_name: Spec = {"field": "name", "type": "nominal", "title": upright or None}
+    by_name["sort"] = [str(row["name"]) for row in rows]
+    if upright:
+        by_name["axis"] = {"labelAngle": 0, "labelOverlap": True}
+    value: Spec = {"field": "value", "type": "quantitative", "title": title, **axis}
     values = [
         {"name": row["name"], "part": part, "value": row[part], "order": order}
         for row in rows
         for order, part in enumerate(parts)
         if row[part] > 0
     ]
-    names = [str(row["name"]) for row in rows]
     colours = [colour(i) for i in BAR_COLOURS[: len(parts)]]
     return render(
         {
             "width": WIDTH,
-            "height": {"step": 24},
+            "height": HEIGHT if upright else {"step": 24},
             "data": {"values": values},
             "mark": {"type": "bar", "stroke": "var(--ground)", "strokeWidth": 1},
             "encoding": {
-                "y": {"field": "name", "type": "nominal", "sort": names, "title": None},
-                "x": {
-                    "field": "value",
-                    "type": "quantitative",
-                    "title": title,
-                    "axis": {"format": ".0%"},
-                    "scale": {"domain": [0, 1]},
-                },
+                "y": value if upright else by_name,
+                "x": by_name if upright else value,
                 "order": {"field": "order"},
                 "color": {
                     "field": "part",
