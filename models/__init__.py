@@ -14,6 +14,7 @@ from trencadis.models.cluster import (
     Taint,
     Window,
 )
+from trencadis.models.broken import Missing
 from trencadis.models.delta import Delta, change
 from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.models.jobs import (
@@ -35,6 +36,7 @@ from trencadis.models.plan import (
     Pending,
     Plan,
     Proof,
+    Repair,
     StageProof,
     Start,
     Status,
@@ -59,6 +61,7 @@ __all__ = [
     "Licence",
     "Limits",
     "Metrics",
+    "Missing",
     "MigGpu",
     "MigInstance",
     "Move",
@@ -73,6 +76,7 @@ __all__ = [
     "Qos",
     "Queue",
     "Quota",
+    "Repair",
     "Request",
     "Segments",
     "Share",

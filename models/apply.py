@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trencadis.models.broken import Breakage, breakage, standing, useful_holds
 from trencadis.models.cluster import MigGpu, Node
 from trencadis.models.instances import Held, held_instances
 from trencadis.models.jobs import Hold, Job
-from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Resize
+from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Repair, Resize
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
@@ -31,8 +32,11 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     stops = {preempt.job: preempt for preempt in plan.preempts}
     sizes = {resize.job: resize for resize in plan.resizes}
     moves = {move.job: move for move in plan.moves}
+    repairs = {repair.job: repair for repair in plan.repairs}
+    broken = breakage(snapshot) if repairs else {}
     jobs: list[Job] = []
-    holds = [hold for hold in _promised(snapshot, plan) if hold.job not in starts]
+    begun = starts.keys() | repairs.keys()
+    holds = [hold for hold in _promised(snapshot, plan) if hold.job not in begun]
     for job in snapshot.jobs:
         if job.name in sizes:
             job = _resized(job, sizes.pop(job.name))  # noqa: PLW2901
@@ -45,14 +49,20 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             jobs.append(job.model_copy(update=running))
         elif stop is not None:
             jobs.append(job.model_copy(update=_stopping(job, stop)))
+        elif job.name in repairs:
+            repair = repairs.pop(job.name)
+            if repair.waits_for:
+                holds.append(Hold(job=job.name, at=repair.at, allocation=repair.add))
+            jobs.append(job if repair.waits_for else _repaired(job, repair, broken))
         elif job.name in moves:
             jobs.append(_moved(job, moves.pop(job.name), plan))
         else:
             jobs.append(job)
-    if starts or stops or sizes or moves:
-        unknown = ", ".join(sorted([*starts, *stops, *sizes, *moves])[:5])
+    if starts or stops or sizes or moves or repairs:
+        unknown = ", ".join(sorted([*starts, *stops, *sizes, *moves, *repairs])[:5])
         raise PlanMismatchError(
-            f"the plan starts, stops, resizes or moves jobs that are unknown or gone: {unknown}"
+            "the plan starts, stops, resizes, repairs or moves jobs that are unknown or gone: "
+            f"{unknown}"
         )
     nodes = snapshot.nodes
     if plan.reconfigures:
@@ -72,7 +82,7 @@ def _promised(snapshot: Snapshot, plan: Plan) -> Iterator[Hold]:
     if plan.purpose != "round":
         yield from snapshot.holds
         return
-    yield from snapshot.delayed
+    yield from (hold for hold in useful_holds(snapshot) if hold.kind == "delayed_start")
     for entry in plan.reserves:
         yield Hold(job=entry.job, kind="reservation", at=entry.at, allocation=entry.allocation)
 
@@ -83,6 +93,11 @@ def _stopping(job: Job, stop: Preempt) -> dict[str, object]:
     if stop.gpus_free_at > stop.at:
         return {**counted, "state": "draining", "drain_ends": stop.gpus_free_at}
     return {**counted, "state": "pending", "start": None, "allocation": ()}
+
+
+def _repaired(job: Job, repair: Repair, broken: Breakage) -> Job:
+    """The gang with its new tasks beside those that still run."""
+    return job.model_copy(update={"allocation": (*standing(job, broken), *repair.add)})
 
 
 def _moved(job: Job, move: Move, plan: Plan) -> Job:

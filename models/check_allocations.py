@@ -36,7 +36,7 @@ def check_allocations(snapshot: Snapshot) -> list[Fault]:
     for number, job in enumerate(snapshot.jobs):
         allocation = job.allocation
         if job.state in ("running", "draining"):
-            if job.start is None or not job.minimum <= len(allocation) <= job.tasks:
+            if job.start is None or not 0 < len(allocation) <= job.tasks:
                 faults.extend(_shape(number, job))
             owner = _Owner(f"job {job.name}", job.name, job.state, _whole(job))
             ground.occupy(f"$.jobs[{number}].allocation", job, allocation, owner)
@@ -70,7 +70,7 @@ def _plainly_sound(snapshot: Snapshot) -> bool:
             if allocation:
                 return False
             continue
-        if job.start is None or not job.minimum <= len(allocation) <= job.tasks:
+        if job.start is None or not 0 < len(allocation) <= job.tasks:
             return False
         wanted = job.request.gpus
         for task in allocation:
@@ -106,11 +106,10 @@ def _shape(number: int, job: Job) -> Iterator[Fault]:
         yield Fault(f"{path}.start", f"job {job.name} is {job.state}, yet has no start")
     if entries == 0:
         yield Fault(f"{path}.allocation", f"job {job.name} is {job.state}, yet has no allocation")
-    elif not job.minimum <= entries <= job.tasks:
-        wanted = f"{job.tasks}" if job.minimum >= job.tasks else f"{job.minimum} to {job.tasks}"
+    elif entries > job.tasks:
         yield Fault(
             f"{path}.allocation",
-            f"job {job.name} has {entries} entries (one per task); it has {wanted} tasks",
+            f"job {job.name} has {entries} entries (one per task); it has {job.tasks} tasks",
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trencadis.models.base import GPU_MILLI
+from trencadis.models.broken import breakage, is_broken, standing
 from trencadis.models.cluster import Node
 from trencadis.models.faults import Fault
 from trencadis.models.jobs import Job
@@ -21,6 +22,7 @@ def check_capacity(snapshot: Snapshot) -> list[Fault]:
         *_fabric(snapshot),
         *_guarantees(snapshot),
         *_residents(snapshot),
+        *_broken(snapshot),
         *_requests(snapshot),
     ]
 
@@ -172,6 +174,19 @@ def _residents(snapshot: Snapshot) -> Iterator[Fault]:
     for index, node in enumerate(snapshot.nodes):
         if node.name in used:
             yield from _over(f"$.nodes[{index}]", node, used[node.name])
+
+
+def _broken(snapshot: Snapshot) -> Iterator[Fault]:
+    """Gangs that run with too few tasks."""
+    broken = breakage(snapshot)
+    for number, job in enumerate(snapshot.jobs):
+        if job.state == "running" and (len(job.allocation) < job.minimum or broken):
+            left = standing(job, broken)
+            if is_broken(job, left):
+                yield Fault(
+                    f"$.jobs[{number}].allocation",
+                    f"job {job.name} lost {job.minimum - len(left)} of its {job.minimum} tasks",
+                )
 
 
 def _on_broken(path: str, entry: int, job: Job, broken: set[int]) -> Iterator[Fault]:

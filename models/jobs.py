@@ -176,6 +176,16 @@ class Job(Record):
         return self.tasks if self.min_tasks is None else self.min_tasks
 
     @property
+    def gang_size(self) -> int:
+        """Tasks of the whole gang that must be together."""
+        return self.minimum
+
+    @property
+    def rest_on(self) -> tuple[Name, ...]:
+        """Nodes of tasks of its gang that run already and are not part of it."""
+        return ()
+
+    @property
     def on_nodes(self) -> bool:
         """Whether it occupies its allocation now."""
         return self.state in ("running", "draining")

@@ -50,6 +50,15 @@ START_PRECONDITIONS = (
 DELAYED_PRECONDITIONS = (Precondition.JOB_PENDING, Precondition.NODE_SCHEDULABLE)
 """Of a start that waits for victims: what it takes is not idle yet."""
 
+REPAIR_PRECONDITIONS = (
+    Precondition.JOB_RUNNING_THERE,
+    Precondition.NODE_SCHEDULABLE,
+    Precondition.GPUS_IDLE,
+    Precondition.CPU_MEMORY_FREE,
+)
+
+DELAYED_REPAIR_PRECONDITIONS = (Precondition.JOB_RUNNING_THERE, Precondition.NODE_SCHEDULABLE)
+
 
 class Start(Record):
     """Start a pending job."""
@@ -95,6 +104,29 @@ class Resize(Record):
     makes_room_for: tuple[Name, ...] = ()
     lost_gpu_seconds: int = 0
     preconditions: tuple[Precondition, ...] = (Precondition.JOB_RUNNING_THERE,)
+
+
+class Repair(Record):
+    """Give a running gang the tasks back that it lost; the others stay where they are."""
+
+    job: Name
+    at: Instant
+    add: tuple[TaskAllocation, ...]
+    """The new tasks."""
+    replaces: tuple[TaskAllocation, ...] = ()
+    """Tasks that the snapshot still lists, on nodes that are down or GPUs that are unhealthy."""
+    level: Name = "node"
+    """The finest level of the fabric with one domain that holds the whole gang."""
+    domain: str = ""
+    """That domain, as a path."""
+    waiting_saved: int = 0
+    """Weighted GPU-seconds of waiting that end: of the whole gang, which makes no progress."""
+    spread_cost: int = 0
+    """Weighted GPU-seconds lost to distance by the whole gang, and to missing NVLink by what is
+    new."""
+    waits_for: tuple[Name, ...] = ()
+    """Victims whose GPUs it gets."""
+    preconditions: tuple[Precondition, ...] = REPAIR_PRECONDITIONS
 
 
 class Move(Record):
@@ -227,6 +259,7 @@ class Plan(Record):
     purpose: Literal["round", "defrag"] = "round"
     """`round`: what runs until the next round; `defrag`: moves of running jobs and nothing else."""
     starts: tuple[Start, ...] = ()
+    repairs: tuple[Repair, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resizes: tuple[Resize, ...] = ()
     moves: tuple[Move, ...] = ()
@@ -245,6 +278,10 @@ class Plan(Record):
         starts = [
             (start.job, ", ".join(dict.fromkeys(task.node for task in start.allocation)))
             for start in self.starts
+        ]
+        mended = [
+            (repair.job, ", ".join(dict.fromkeys(task.node for task in repair.add)))
+            for repair in self.repairs
         ]
         waits = [(entry.job, entry.code, entry.sentence) for entry in self.pending]
         stops = [(stop.job, ", ".join(stop.makes_room_for)) for stop in self.preempts]
@@ -267,6 +304,7 @@ class Plan(Record):
                 f"gap {100 * self.proof.gap:.2f} %"
             )
             + table("Starts", ("job", "nodes"), starts)
+            + table("Repairs", ("gang", "nodes of its new tasks"), mended)
             + table("Stops", ("job", "makes room for"), stops)
             + table("Moves", ("job", "to"), moves)
             + table("Reserved", ("job", "from", "nodes"), reserved)

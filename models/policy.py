@@ -164,6 +164,9 @@ class Policy(Record):
     runtime_unknown: Literal["hold", "queue_median"] = "hold"
     """What is assumed of a job that doesn't say how long it runs: that it stays (`hold`), or the
     median of what other jobs of its queue say."""
+    repairs: bool = True
+    """Whether running gangs that lost tasks to broken nodes get them back. False: where nothing
+    can add tasks to a running job."""
     preemption: Preemption = Preemption()
     mig: MigPolicy = MigPolicy()
     time_limit_seconds: Positive = 30

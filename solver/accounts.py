@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trencadis.models import Job, Limits, Snapshot
+from trencadis.models import Job, Limits, Missing, Snapshot
 from trencadis.solver.capacity import running_model
 from trencadis.solver.worth import Values
 
@@ -128,7 +128,8 @@ def _limits(
                 where = (*owner, "model", model, who)
                 ledger.charge(job, running, on, where, units, gpus * unit, model)
     for count, who in ((limits.jobs, ""), (limits.jobs_per_user, job.user)):
-        if count is not None:
+        # What a gang lacks is part of a job that counts already.
+        if count is not None and not isinstance(job, Missing):
             ledger.charge(job, running, on, (*owner, "jobs", who), 1, count)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
+from trencadis.solver.fabric import tree
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 
 
@@ -27,6 +28,9 @@ class Admission:
     """By node name."""
     masks: Mapping[str, int]
     """By job name: bit c is set if the job may use nodes of column c."""
+    near: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of what a broken gang lacks: the same by depth, for nodes that share a domain of that depth
+    with all the rest of the gang."""
 
 
 def admission(
@@ -44,10 +48,14 @@ def admission(
     leaves = {node.name: leaves_at(node, now) for node in node_list}
     ends = sorted({end for end in leaves.values() if end is not None})
 
+    gangs = [job for job in job_list if job.rest_on]
+    depths = _depths(snapshot, gangs, node_list)
+    deepest = len(snapshot.fabric.levels) + 1
+
     def job_key(job: Job) -> Hashable:
         end = None if job.runtime_seconds is None else now + job.runtime_seconds
         late = len(ends) if end is None else sum(1 for e in ends if e < end)
-        large = job.minimum > 1 and job.minimum * job.request.gpus >= policy.large_gang_gpus
+        large = job.gang_size > 1 and job.gang_size * job.request.gpus >= policy.large_gang_gpus
         return (
             tuple(sorted(job.node_selector.items())),
             frozenset(job.excluded_nodes),
@@ -66,6 +74,7 @@ def admission(
             node.health_score_milli < policy.poor_health_milli,
             node.name if node.name in named else "",
             kept.on(node.name),
+            depths.get(node.name, ()),
         )
 
     job_keys: dict[Hashable, Job] = {}
@@ -84,6 +93,8 @@ def admission(
             bars.isdisjoint(mine)
             and _admits(job, node, now, policy.poor_health_milli, policy.large_gang_gpus)
             for job, bars in askers
+        ) + tuple(
+            depth >= level for depth in depths.get(node.name, ()) for level in range(deepest + 1)
         )
 
     verdicts = {key: verdict(node) for key, node in node_keys.items()}
@@ -92,10 +103,32 @@ def admission(
         key: sum(1 << c for verdict, c in columns.items() if verdict[i])
         for i, key in enumerate(job_keys)
     }
+
+    def near(position: int, job: Job) -> tuple[int, ...]:
+        mask, first = masks[key_of_job[job.name]], len(askers) + position * (deepest + 1)
+        return tuple(
+            mask & sum(1 << c for verdict, c in columns.items() if verdict[first + level])
+            for level in range(deepest + 1)
+        )
+
     return Admission(
         column={name: columns[verdicts[key]] for name, key in key_of_node.items()},
         masks={name: masks[key] for name, key in key_of_job.items()},
+        near={job.name: near(position, job) for position, job in enumerate(gangs)},
     )
+
+
+def _depths(
+    snapshot: Snapshot, gangs: Sequence[Job], nodes: Iterable[Node]
+) -> dict[str, tuple[int, ...]]:
+    """By node: the depth of each gang's rest together with the node."""
+    if not gangs:
+        return {}
+    fabric = tree(snapshot)
+    return {
+        node.name: tuple(fabric.common_depth((*gang.rest_on, node.name)) for gang in gangs)
+        for node in nodes
+    }
 
 
 def leaves_at(node: Node, now: int) -> int | None:
@@ -125,5 +158,5 @@ def _admits(job: Job, node: Node, now: int, poor: int, large_gang: int) -> bool:
         job.runtime_seconds is None or now + job.runtime_seconds > leaves
     ):
         return False
-    large = job.minimum > 1 and job.minimum * job.request.gpus >= large_gang
+    large = job.gang_size > 1 and job.gang_size * job.request.gpus >= large_gang
     return not (large and node.health_score_milli < poor)

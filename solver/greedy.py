@@ -9,6 +9,7 @@ from itertools import compress
 from trencadis.models import Job
 from trencadis.solver.fabric import Domain
 from trencadis.solver.ledger import Bundles, Ledger
+from trencadis.solver.model.order import in_line
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.shapes import Need, Shape, Way
 
@@ -33,7 +34,7 @@ def order(facts: Facts) -> list[tuple[Job, ...]]:
         first = min(unit, key=lambda job: worth[job.name].tier)
         size = sum(worth[job.name].size for job in unit)
         wait = sum(worth[job.name].wait for job in unit)
-        fifo = facts.values.tree.queues[first.queue].order == "strict_fifo"
+        fifo = in_line(first, facts.values.tree.queues[first.queue])
         submit = first.submit.timestamp() if fifo else 0
         return (worth[first.name].tier, submit, -wait / size, -size, first.name)
 

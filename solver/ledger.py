@@ -13,7 +13,7 @@ from trencadis.solver.capacity import NodeState
 from trencadis.solver.desk import Desk
 from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.lending import in_use, kept_models, most_use, total_use, uses
-from trencadis.solver.model.order import pool_of, same_pool
+from trencadis.solver.model.order import in_line, pool_of, same_pool
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.room import alike, fits, most_beside
 from trencadis.solver.seats import seats
@@ -214,7 +214,7 @@ class _Heads:
         self.ahead: defaultdict[str, list[tuple[tuple[int, int], Job]]] = defaultdict(list)
         self.rank: dict[str, tuple[int, int]] = {}
         for job in values.eligible.values():
-            if values.tree.queues[job.queue].order == "strict_fifo":
+            if in_line(job, values.tree.queues[job.queue]):
                 rank = (values.worth[job.name].tier, seconds(job.submit))
                 self.rank[job.name] = rank
                 if facts.can_run[job.name]:

@@ -168,7 +168,9 @@ def seat_all(
             model=model,
             tasks=where,
             spread=spread_cost(facts, eligible[name], where, model, nodes),
-            depth=facts.fabric.common_depth(task.node for task in where),
+            depth=facts.fabric.common_depth(
+                (*(task.node for task in where), *eligible[name].rest_on)
+            ),
         )
     return placements
 
@@ -216,7 +218,8 @@ def _start(
 
 def _held_start(facts: Facts, hold: Hold) -> Start:
     fabric = facts.fabric
-    where = [task.node for task in hold.allocation]
+    (job,) = (job for job in facts.snapshot.jobs if job.name == hold.job)
+    where = [*(task.node for task in hold.allocation), *job.rest_on]
     depth = fabric.common_depth(where)
     return Start(
         job=hold.job,

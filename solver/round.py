@@ -19,6 +19,7 @@ from trencadis.solver.attempt import search_and_place, with_preemption
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.model.problem import Facts, Thresholds, facts
 from trencadis.solver.progress import Progress, Stage
+from trencadis.solver.repair import as_repairs
 from trencadis.solver.report import Round, make_plan
 from trencadis.solver.reserve.due import with_due
 from trencadis.solver.reserve.passes import with_reservations
@@ -130,6 +131,7 @@ def _solve(
             plan = make_plan(
                 kept, outcome, plain, limits, fingerprint=fingerprint, made=made, warnings=told
             )
+            plan = as_repairs(snapshot, plan)
             timer.lap("report")
             verdict = verify(snapshot, plan, prepared().result())
             timer.lap("verify")

@@ -11,7 +11,7 @@ from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
 from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
 from trencadis.solver.pieces import Piece
-from trencadis.solver.worth import Rates, rest_of, speeds
+from trencadis.solver.worth import Rates, rest_of, size_of, speeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ class ShapeMaker:
             preferred_depth(self.snapshot, job, self.fabric) if several else 0,
             (job.segments.tasks, job.segments.level) if job.segments and several else None,
             job.max_tasks_per_node if several else None,
+            job.name if job.rest_on else "",
         )
 
     def key(self, job: Job, tier: int, size: int) -> tuple[object, ...]:
@@ -172,7 +173,9 @@ class ShapeMaker:
         each = () if model is None else self.supply.cutter.pieces(job.request, model)
         assert each is not None
 
-        def bundle(tasks: int, union: bool) -> Need:
+        found: list[Alternative] = []
+
+        def bundle(tasks: int, union: bool, mask: int | None = None) -> Need:
             """`tasks` tasks of the job that share a node."""
             gpus = tasks * job.request.gpus
             together = union and tasks > 1 and gpus > 1
@@ -190,7 +193,7 @@ class ShapeMaker:
                 sets=tasks,
                 need=need,
                 model=model,
-                columns=self.admitted.masks[job.name],
+                columns=self.admitted.masks[job.name] if mask is None else mask,
                 linked=job.nvlink_required and job.request.gpus > 1,
                 union=together,
                 unlinked_cost=cost,
@@ -205,12 +208,22 @@ class ShapeMaker:
             slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
             return rates.spread(tier, size, rest, speed, slow)
 
+        if job.rest_on:
+            # How near to its gang a task is decides the cost, and nothing else does.
+            whole = size_of(job, job.gang_size, rates, self.supply)
+            found = []
+            for depth, mask in enumerate(self.admitted.near[job.name]):
+                slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
+                price = rates.spread(tier, whole, rest, speed, slow)
+                if mask and not (found and price >= found[-1].cost):
+                    way = Way(bundle(1, False, mask), n, node_depth if n == 1 else 0, 0, 0)
+                    found.append(Alternative(way, price))
+            return found
         if n == 1:
             return [Alternative(Way(bundle(1, False), 1, node_depth, 0, 0), cost(node_depth))]
         segment, segment_depth = 0, 0
         if job.segments and job.segments.tasks > 1:
             segment, segment_depth = job.segments.tasks, fabric.depth_of(job.segments.level)
-        found: list[Alternative] = []
         cheapest: int | None = None
         for depth in range(required_depth(self.snapshot, job, fabric), node_depth + 1):
             price = cost(depth)

@@ -21,13 +21,13 @@ def spread_cost(
     """Weighted GPU-seconds over the horizon, docs/problem.md section 5."""
     rates, fabric, supply = facts.values.rates, facts.fabric, facts.capacity
     tier = tier_of(facts.snapshot, job)
-    size = size_of(job, len(tasks), rates, supply)
+    size = size_of(job, job.gang_size if job.rest_on else len(tasks), rates, supply)
     rest = rest_of(facts.snapshot, job)
     speed = 1_000
     if model is not None:
         # A job may run on a model that it would not be started on; it is compared all the same.
         speed = speeds(facts.snapshot, job, supply.gpus_by_model, model)[model]
-    depth = fabric.common_depth(task.node for task in tasks)
+    depth = fabric.common_depth((*(task.node for task in tasks), *job.rest_on))
 
     def at(level: int) -> int:
         slow = slowdown_at(facts.snapshot, job, rates, fabric, level)
@@ -39,7 +39,7 @@ def spread_cost(
         for task in tasks
         if not _linked(nodes[task.node], task.gpus, each)
     )
-    if depth <= fabric.depth or len(tasks) < 2 or not job.communicates:
+    if depth <= fabric.depth or len(tasks) < 2 or not job.communicates or job.rest_on:
         return at(depth) + apart
     indices = [task.gpus for task in tasks]
     together: tuple[int, ...] | None = None

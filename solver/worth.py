@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job, Policy, Snapshot
+from trencadis.models import Job, Missing, Policy, Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.units import Sizes, asks_for_mig, sizes
 from trencadis.solver.capacity import Capacity
@@ -193,12 +193,16 @@ def values(snapshot: Snapshot, supply: Capacity) -> Values:
     worth: dict[str, Worth] = {}
     for queue, members in by_queue.items():
         factors = share_factors(members, in_use[queue], entitled.get(queue, 0), table.floor)
+        # A gang that runs was let in before.
+        factors |= {job.name: 1_000 for job, _, _ in members if isinstance(job, Missing)}
         for job, tier, units in members:
             size = size_of(job, job.minimum, table, supply)
+            # A gang that lacks tasks waits as a whole.
+            whole = size_of(job, job.gang_size, table, supply)
             weight = table.tier_weight[tier] * weight_milli(snapshot.policy, job)
             weight *= factors[job.name]
             rate = weight * (aging + waited(snapshot, job))
-            cost = rate * size * table.horizon
+            cost = rate * whole * table.horizon
             wait = max(1, ceil_div(cost, 1_000 * aging * 1_000 * table.unit))
             worth[job.name] = Worth(tier, units, size, wait, rate)
     return Values(table, eligible, worth, tree, entitled)

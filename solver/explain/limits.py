@@ -11,7 +11,7 @@ from trencadis.solver.accounts import Account
 from trencadis.solver.explain.said import Said, gpus, names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.model.lending import in_use, kept, kept_models
-from trencadis.solver.model.order import pool_of, same_pool
+from trencadis.solver.model.order import in_line, pool_of, same_pool
 
 CODES = {"array": Reason.THROTTLE, "licence": Reason.LICENCE}
 
@@ -184,7 +184,7 @@ def order_or_lending(scene: Scene, job: Job) -> Said:
 def heads(scene: Scene, job: Job) -> list[str]:
     """Jobs of its strict_fifo queue that must start first, the foremost first."""
     values = scene.facts.values
-    if values.tree.queues[job.queue].order != "strict_fifo":
+    if not in_line(job, values.tree.queues[job.queue]):
         return []
 
     def rank(other: Job) -> tuple[int, object]:
@@ -196,6 +196,7 @@ def heads(scene: Scene, job: Job) -> list[str]:
             values.eligible.values(), key=lambda other: (*rank(other), other.name)
         )
         if other.queue == job.queue
+        and in_line(other, values.tree.queues[job.queue])
         and rank(other) < rank(job)
         and other.name not in scene.ledger.started
         and scene.facts.can_run[other.name]

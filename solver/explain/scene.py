@@ -11,6 +11,7 @@ from trencadis.models.units import uses_gpu
 from trencadis.solver.capacity import Capacity, NodeState, capacity
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts, with_kept
+from trencadis.solver.repair import starts_of
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 from trencadis.solver.reserve.read import kept_of
 from trencadis.solver.room import Room, room_of
@@ -125,7 +126,7 @@ def scene_of(snapshot: Snapshot, plan: Plan, left: Capacity) -> Scene:
     read = facts(snapshot)
     ledger = Ledger(read)
     nodes = {node.name: node for node in snapshot.nodes}
-    for start in plan.starts:
+    for start in starts_of(plan):
         job = read.values.eligible[start.job]
         models = {
             nodes[task.node].healthy_gpus()[index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from trencadis.models import Job
+from trencadis.models import Job, Missing, Queue
 from trencadis.models.base import seconds
 from trencadis.models.units import uses_gpu
 from trencadis.solver.model.columns import Columns
@@ -27,6 +27,11 @@ def same_pool(a: Pool, b: Pool) -> bool:
     return not a or not b or bool(a & b)
 
 
+def in_line(job: Job, queue: Queue) -> bool:
+    """Whether the queue's order is about the job: not about repairs of what runs already."""
+    return queue.order == "strict_fifo" and not isinstance(job, Missing)
+
+
 def add(problem: Problem, program: Program, columns: Columns) -> None:
     """Per queue and pool, a chain: `done` columns say that all up to a rank have started."""
     values = problem.facts.values
@@ -36,7 +41,7 @@ def add(problem: Problem, program: Program, columns: Columns) -> None:
             started.update(dict.fromkeys(cls.units[0], columns.started(index)))
     by_queue: defaultdict[str, list[Job]] = defaultdict(list)
     for job in values.eligible.values():
-        if values.tree.queues[job.queue].order == "strict_fifo":
+        if in_line(job, values.tree.queues[job.queue]):
             by_queue[job.queue].append(job)
     for jobs in by_queue.values():
         _chain(problem, program, started, jobs)

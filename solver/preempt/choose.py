@@ -6,13 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from trencadis.models import Job
+from trencadis.models import Job, Missing
+from trencadis.models.broken import missing_name
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.shelf import Shelf, pick
 from trencadis.solver.preempt.tally import Exchange, Tally
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.preempt.world import Cost, Offer, World
+from trencadis.solver.repair import stops_gang
 from trencadis.solver.shapes import Alternative, Need, Shape, Way
 
 
@@ -63,6 +65,8 @@ class Chooser:
         for unit in units:
             if self.tally.used_up():
                 break
+            if stops_gang(unit[0], self.world.out):
+                continue
             if len(unit) == 1 and unit[0].name not in self.world.started:
                 self._try(unit[0])
         return self.exchange
@@ -104,7 +108,9 @@ class Chooser:
         for name in self._groups[group]:
             victim = self.candidates[name]
             yields = scope.reclaim or victim.yields_below > scope.tier
-            if name not in self.world.out and yields and not self.tally.spent(victim):
+            repaired = missing_name(name) in self.world.started
+            gone = repaired or name in self.world.out
+            if not gone and yields and not self.tally.spent(victim):
                 found[name] = self.world.cost(victim.tier, victim.loss)
         return found
 
@@ -181,12 +187,17 @@ class Chooser:
         shrunk = {self.candidates[name].job.name for name in out if name in self.candidates}
         parts = [name for job in shrunk for name in self._parts[job]]
         spent = [name for name in parts if self.tally.spent(self.candidates[name])]
+        job = self.read.values.eligible[begun]
+        # Who gets its tasks back goes on.
+        mended = job.gang if isinstance(job, Missing) else None
         for scope in self._may:
             may = self._may[scope]
             for name in out:
                 may.pop(name, None)
             may.update(self._cost_of_start(begun, scope))
             lost = [name for name in spent if may.pop(name, None)]
+            if mended and may.pop(mended, None):
+                lost.append(mended)
             before = self._guarded[scope]
             now = {g for g in self._groups if self.tally.needs(*g, scope.own)}
             self._guarded[scope] = now

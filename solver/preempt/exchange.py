@@ -16,6 +16,7 @@ from trencadis.solver.preempt.choose import Chooser
 from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim, surpluses, victims
 from trencadis.solver.preempt.world import as_counted
+from trencadis.solver.repair import stops_gang
 from trencadis.solver.score import owed
 from trencadis.solver.shapes import Need, Shape
 
@@ -91,7 +92,8 @@ def _exchanged(
         return None
     facts = relieved(read, exchange.victims)
     after = _again(facts, started)
-    complete(after, shape_of.__getitem__, order(facts))
+    going = [unit for unit in order(facts) if not stops_gang(unit[0], exchange.victims)]
+    complete(after, shape_of.__getitem__, going)
     return Relieved(facts, after, exchange)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from trencadis.models import Job, TaskAllocation
+from trencadis.models import Job, Missing, TaskAllocation
 from trencadis.models.plan import Reserve
 from trencadis.models.units import asks_for_mig
 from trencadis.solver.reserve.estimates import Estimates
@@ -36,8 +36,10 @@ class Reservation:
 
 
 def may_reserve(job: Job) -> bool:
-    """Whether it starts alone, and on whole GPUs or none."""
+    """Whether it starts alone, and on whole GPUs or none; a repair is no start."""
     request = job.request
+    if isinstance(job, Missing):
+        return False
     return job.group is None and request.share is None and not asks_for_mig(request)
 
 

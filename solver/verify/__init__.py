@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trencadis.models import Plan, Snapshot, Start
 from trencadis.solver.verify import (
+    mend,
     rule_claims,
     rule_form,
     rule_growth,
@@ -75,6 +76,9 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
     broken = tuple(rule_form.fingerprint(prepared.fingerprint, plan))
     if plan.purpose == "defrag":
         return _of_moves(prepared, plan, broken)
+    broken += tuple(mend.replaced(snapshot, plan))
+    plan, wrong = mend.as_starts(situation.snapshot, plan)
+    broken += wrong
     broken += tuple(rule_holds.held(situation, plan))
     plan = rule_holds.without_held(situation, plan)
     form = (*rule_form.RULES, *rule_preempt.FORM, *rule_growth.FORM, *rule_reserves.FORM)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from trencadis.models import Job, Node, Policy, Taint, Toleration
+from trencadis.models import Job, Missing, Node, Policy, Taint, Toleration
 from trencadis.models.base import seconds
 
 FOREVER = 1 << 62
@@ -41,7 +41,7 @@ def end_of(job: Job, now: int) -> int:
 
 def wish_of(job: Job, ends: int, policy: Policy) -> Wish:
     """What the job asks of nodes."""
-    tasks = job.minimum
+    tasks = job.gang_tasks if isinstance(job, Missing) else job.minimum
     return Wish(
         tuple(sorted(job.node_selector.items())) if job.node_selector else (),
         tuple(_pass(entry) for entry in job.tolerations) if job.tolerations else (),

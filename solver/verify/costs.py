@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from trencadis.models import Job
+from trencadis.models import Job, Missing
 from trencadis.models.base import seconds
 from trencadis.solver.verify.linked import is_linked
 from trencadis.solver.verify.situation import Placed, Situation
@@ -29,7 +29,8 @@ class Costs:
     def _wait(self, job: Job) -> int:
         of, tau = self.of, self.policy.aging_seconds
         name = job.name
-        size = of.scale.size(of.asks[name], job.minimum)
+        tasks = job.gang_tasks if isinstance(job, Missing) else job.minimum
+        size = of.scale.size(of.asks[name], tasks)
         product = of.tier_weight(job) * of.weight(job) * (tau + of.waited[name])
         product *= of.shares[name] * size * self.policy.horizon_seconds
         return max(1, -(-product // (1_000 * tau * 1_000 * of.scale.unit)))
@@ -41,6 +42,7 @@ class Costs:
         speed = self.speed(job, placed.model)
         apart = _unlinked_tasks(placed, self.of.states)
         several = len(placed.tasks) > 1 and job.communicates and placed.depth == levels.node
+        several = several and not isinstance(job, Missing)
         together = _unlinked_node(placed, self.of.states) if several else apart
         loss = self.loss(job, placed.depth)
         if speed == 1_000 and not loss and not together:
@@ -57,7 +59,9 @@ class Costs:
         base = of.tier_weight(placed.job) * self.policy.share_floor_milli * self._rest(placed.job)
         whole = 1_000_000 - speed * (1_000 - loss)
         divisor = 1_000 * 1_000_000 * of.scale.unit
-        cost = base * of.scale.size(ask, len(placed.tasks)) * whole // divisor
+        job = placed.job
+        tasks = job.gang_tasks if isinstance(job, Missing) else len(placed.tasks)
+        cost = base * of.scale.size(ask, tasks) * whole // divisor
         for gpus in unlinked:
             cost += base * gpus * of.scale.unit * speed * self.pcie // divisor
         return cost

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trencadis.models import Job
+from trencadis.models import Job, Missing
 from trencadis.models.base import seconds
 from trencadis.solver.verify import nearness
 from trencadis.solver.verify.admission import refusal
@@ -79,6 +79,8 @@ def due(situation: Situation) -> list[tuple[str, Counter[str]]]:
     for hold in situation.snapshot.holds:
         job = situation.eligible.get(hold.job)
         if hold.kind != "reservation" or seconds(hold.at) > situation.now or job is None:
+            continue
+        if isinstance(job, Missing):
             continue
         if job.group is not None or has_mig(job.request) or job.request.share is not None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from trencadis.models import Job, Limits, Snapshot
+from trencadis.models import Job, Limits, Missing, Snapshot
 from trencadis.solver.verify.situation import Placed, Situation
 
 
@@ -66,6 +66,7 @@ class Ledger:
             job.qos,
             job.array and job.array.name,
             tuple(job.licences.items()) if job.licences else (),
+            isinstance(job, Missing),
             units,
             model,
         )
@@ -81,6 +82,8 @@ class Ledger:
         for row, cap, per_user in rules:
             if row.model is not None and row.model != model:
                 continue
+            if row.what == "jobs" and isinstance(job, Missing):
+                continue  # its gang counts already
             mine = row._replace(user=job.user) if per_user else row
             self._caps[mine] = cap
             yield mine, units if row.what == "units" else 1

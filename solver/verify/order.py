@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from trencadis.models import Job
+from trencadis.models import Job, Missing
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.targets import Targets
 from trencadis.solver.verify.units import Ask
@@ -25,7 +25,7 @@ class Order:
             if queue.order == "strict_fifo" and situation.tree.is_leaf(name)
         }
         for job in situation.eligible.values():
-            if job.queue in self.queues:
+            if job.queue in self.queues and not isinstance(job, Missing):
                 self.queues[job.queue].append(job)
         for jobs in self.queues.values():
             jobs.sort(key=self._place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from trencadis.models import Plan
+from trencadis.models import Missing, Plan
 from trencadis.models.base import seconds
 from trencadis.models.plan import Reserve
 from trencadis.solver.verify import nearness
@@ -26,7 +26,8 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
         yield Violation("reserves", f"the plan reserves for {len(plan.reserves)} jobs")
     for entry in plan.reserves:
         job = situation.eligible.get(entry.job)
-        if job is None or entry.job in seen or job.group is not None:
+        alone = job is not None and job.group is None and not isinstance(job, Missing)
+        if job is None or entry.job in seen or not alone:
             yield Violation("reserves", f"job {entry.job} is not one that waits for room")
             continue
         seen.add(entry.job)

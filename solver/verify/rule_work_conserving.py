@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
-from trencadis.models import Job, Plan
+from trencadis.models import Job, Missing, Plan
 from trencadis.solver.verify.board import Board
 from trencadis.solver.verify.facts import Facts
 from trencadis.solver.verify.fits import Fits, Shape
@@ -107,12 +107,13 @@ def _kind(job: Job, shape: Shape) -> Hashable:
     return shape, job.queue, job.user, job.qos, job.array and job.array.name, licences
 
 
-def work_conserving(facts: Facts, _: Plan) -> Iterable[Violation]:
+def work_conserving(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """No eligible job that waits, with all of its group, could be added to the plan."""
     idle = Idle(facts)
     groups: dict[str, list[Job]] = {}
+    stopped = {stop.job for stop in plan.preempts}
     for job in facts.situation.eligible.values():
-        if job.name in facts.started:
+        if job.name in facts.started or (isinstance(job, Missing) and job.gang in stopped):
             continue
         if job.group is not None:
             groups.setdefault(job.group, []).append(job)

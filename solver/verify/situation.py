@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from trencadis.models import Job, Node, Snapshot, TaskAllocation
+from trencadis.models import Job, Missing, Node, Snapshot, TaskAllocation
 from trencadis.models.base import seconds
 from trencadis.solver.verify.demand import ineligible, tier_of
 from trencadis.solver.verify.fabric import Levels, common, levels_of
 from trencadis.solver.verify.knife import Knife
+from trencadis.solver.verify.mend import mended
 from trencadis.solver.verify.share import entitlements, share_factors
 from trencadis.solver.verify.supply import NodeState, survey
 from trencadis.solver.verify.tree import Tree, tree_of
@@ -95,7 +96,8 @@ class Situation:
 
 
 def situate(snapshot: Snapshot) -> Situation:
-    """Work out what the plan doesn't change."""
+    """Work out what the plan doesn't change; broken gangs as two jobs each."""
+    snapshot = mended(snapshot)
     now, policy = seconds(snapshot.now), snapshot.policy
     scale, levels, tree = scale_of(snapshot), levels_of(snapshot), tree_of(snapshot)
     asks = _asks(snapshot, scale)
@@ -127,6 +129,7 @@ def situate(snapshot: Snapshot) -> Situation:
         entitled,
         policy.share_floor_milli,
     )
+    shares |= {name: 1_000 for name, job in eligible.items() if isinstance(job, Missing)}
     nodes = {node.name: node for node in snapshot.nodes}
     running = tuple(
         place(job, asks[job.name], job.allocation, nodes, levels)
@@ -182,8 +185,11 @@ def place(
     nodes: Mapping[str, Node],
     levels: Levels,
 ) -> Placed:
-    """The job on these places."""
-    if len(tasks) == 1:
+    """The job on these places; what a gang lacks is as near as the whole gang is."""
+    if isinstance(job, Missing):
+        together = {*(task.node for task in tasks), *job.beside}
+        depth, path = common(levels, [nodes[name] for name in sorted(together)])
+    elif len(tasks) == 1:
         node = nodes[tasks[0].node]
         depth, path = levels.node, (*node.fabric, node.name)
     else:
