@@ -10,7 +10,7 @@ from oracle.facts import Facts, ceil_div, instant
 from oracle.ground import Ground, NodeState, is_linked, needs
 from oracle.parts import idle_units, is_whole, new_part
 from oracle.parts import usable as part_usable
-from trencadis.models import Job, Node, Queue, Quota, Request, TaskAllocation
+from trencadis.models import Job, Missing, Node, Queue, Quota, Request, TaskAllocation
 
 
 def tier_weight(facts: Facts, job: Job) -> int:
@@ -85,8 +85,11 @@ def ways_to_talk(
     """The depth that sets L, with the sets that B looks at: one way, or two to choose from."""
     per_task = job.request.gpus
     nodes = {task.node for task in tasks}
+    if isinstance(job, Missing):
+        nodes |= set(job.beside)
     apart: list[GpuSet] = [(task.node, per_task, task.gpus) for task in tasks]
-    if not (job.communicates and len(tasks) > 1 and len(nodes) == 1):
+    lone = isinstance(job, Missing) or not job.communicates or len(tasks) == 1
+    if lone or len(nodes) > 1:
         return [(facts.depth(nodes), apart)]
     all_gpus: tuple[int, ...] | None = None
     if all(task.gpus is not None for task in tasks):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from oracle.ground import Ground, Placed, model_of_plan, occupy
 from oracle.rules import placements
 from oracle.values import Pricing, StartSets, stage_names, stage_values
-from trencadis.models import Job, Node, Plan, Snapshot
+from trencadis.models import Job, Missing, Node, Plan, Snapshot
 
 CAP = 20_000
 """States and values that one enumeration may hold."""
@@ -33,6 +33,7 @@ def look_alikes(pricing: Pricing) -> list[object]:
     """For each node, what sets it apart from others whatever its state: equal ones may swap."""
     jobs = pricing.facts.snapshot.jobs
     named = {name for job in jobs for name in (*job.excluded_nodes, *job.required_nodes)}
+    named |= {name for job in jobs if isinstance(job, Missing) for name in job.beside}
     named |= {name for nodes in pricing.facts.barred.values() for name in nodes}
 
     def mark(node: Node) -> str:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from trencadis.models import Job, Node, Queue, Request, Snapshot, TaskAllocation
+from oracle.mend import two_jobs
+from trencadis.models import Job, Missing, Node, Queue, Request, Snapshot, TaskAllocation
 from trencadis.models.mig import MigTable
 from trencadis.models.units import mig_tables
 
@@ -35,6 +36,7 @@ class Facts:
         self, snapshot: Snapshot, barred: Mapping[str, Collection[str]] | None = None
     ) -> None:
         """`barred`: nodes that are reserved for others, by job that may not use them."""
+        snapshot = two_jobs(snapshot)
         self.snapshot = snapshot
         self.barred = barred or {}
         self.policy = snapshot.policy
@@ -120,7 +122,7 @@ class Facts:
         return self.entries(job) * self.task_units(job.request)
 
     def size(self, job: Job) -> int:
-        n = self.entries(job)
+        n = job.gang_tasks if isinstance(job, Missing) else self.entries(job)
         terms = [1, n * self.task_units(job.request)]
         if self.C > 0:
             terms.append(ceil_div(n * job.request.cpu_milli * self.U * self.G, self.C))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from oracle.costs import total_units
 from oracle.facts import Facts, instant, uses_gpus
-from trencadis.models import Job, Queue, Quota
+from trencadis.models import Job, Missing, Queue, Quota
 
 Models = Mapping[str, str | None]
 """Jobs that start, or that are in use, with their GPU model."""
@@ -68,6 +68,7 @@ class Limits:
                 return False
         if jobs is None:
             return True
+        names = {name for name in names if not isinstance(self.facts.job[name], Missing)}
         return len(names & after.keys()) <= max(jobs, len(names & self.before.keys()))
 
     # arrays and licences
@@ -148,9 +149,12 @@ class Limits:
         for job in facts.eligible:
             if job.name not in started or facts.queue[job.queue].order != "strict_fifo":
                 continue
+            if isinstance(job, Missing):
+                continue
             for other in facts.eligible:
                 if (
                     other.queue == job.queue
+                    and not isinstance(other, Missing)
                     and self._rank(other) < self._rank(job)
                     and _same_pool(job, other)
                     and self.can_run[other.name]

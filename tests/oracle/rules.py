@@ -8,7 +8,7 @@ from itertools import combinations, product
 from oracle.facts import Facts, instant, uses_gpus
 from oracle.ground import Ground, NodeState, Placed, empty_ground, is_linked, needs
 from oracle.parts import Stage, is_whole, ways
-from trencadis.models import Job, Node, TaskAllocation
+from trencadis.models import Job, Missing, Node, TaskAllocation
 
 
 def may_use(facts: Facts, job: Job, node: Node) -> bool:
@@ -46,7 +46,7 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         )
         if not (over or in_time):
             return False
-    n = facts.entries(job)
+    n = job.gang_tasks if isinstance(job, Missing) else facts.entries(job)
     large = n >= 2 and n * job.request.gpus >= facts.policy.large_gang_gpus
     return not (large and node.health_score_milli < facts.policy.poor_health_milli)
 

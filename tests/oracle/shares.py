@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from oracle.costs import total_units
 from oracle.facts import Facts, instant
-from trencadis.models import Queue
+from trencadis.models import Missing, Queue
 
 
 def fill(amount: Fraction, weights: Sequence[Fraction], caps: Sequence[Fraction]) -> list[Fraction]:
@@ -91,7 +91,7 @@ def shares(facts: Facts) -> dict[str, int]:
                 continue
             below = min(b, max(0, e - used))
             for job in block:
-                if facts.units(job) > 0:
+                if facts.units(job) > 0 and not isinstance(job, Missing):
                     found[job.name] = (1_000 * below + floor * (b - below)) // b
             used += b
     return found
