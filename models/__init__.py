@@ -2,6 +2,7 @@
 
 from trencadis.models.apply import PlanMismatchError, apply
 from trencadis.models.base import SCHEMA_VERSION
+from trencadis.models.broken import Missing
 from trencadis.models.cluster import (
     Fabric,
     FabricLevel,
@@ -14,7 +15,6 @@ from trencadis.models.cluster import (
     Taint,
     Window,
 )
-from trencadis.models.broken import Missing
 from trencadis.models.delta import Delta, change
 from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.models.jobs import (
@@ -61,9 +61,9 @@ __all__ = [
     "Licence",
     "Limits",
     "Metrics",
-    "Missing",
     "MigGpu",
     "MigInstance",
+    "Missing",
     "Move",
     "Node",
     "NvLink",

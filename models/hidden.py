@@ -54,6 +54,15 @@ def hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]
         )
         for start in plan.starts
     )
+    repairs = tuple(
+        repair.model_copy(
+            update={
+                "job": alias.get(repair.job, repair.job),
+                "waits_for": tuple(alias.get(name, name) for name in repair.waits_for),
+            }
+        )
+        for repair in plan.repairs
+    )
     pending = tuple(
         entry.model_copy(update={"job": alias.get(entry.job, entry.job)})
         for entry in plan.pending
@@ -61,7 +70,11 @@ def hidden(snapshot: Snapshot, plan: Plan, viewer: str) -> tuple[Snapshot, Plan]
     )
     # Warnings are sentences that name jobs; the viewer's own are in his snapshot's checks.
     update = {
-        "snapshot": seen.fingerprint(), "starts": starts, "pending": pending, "warnings": ()
+        "snapshot": seen.fingerprint(),
+        "starts": starts,
+        "repairs": repairs,
+        "pending": pending,
+        "warnings": (),
     }
     return seen, plan.model_copy(update=update)
 

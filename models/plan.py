@@ -11,6 +11,11 @@ from trencadis.models.base import SCHEMA_VERSION, ByName, Count, Instant, Name, 
 from trencadis.models.cluster import GpuIndex, MigInstance
 from trencadis.models.html import heading, table
 from trencadis.models.jobs import TaskAllocation
+from trencadis.models.preconditions import (
+    REPAIR_PRECONDITIONS,
+    START_PRECONDITIONS,
+    Precondition,
+)
 
 Evidence = dict[str, int | str]
 """Figures behind a sentence."""
@@ -27,37 +32,6 @@ class Status(StrEnum):
     """All tried; a gap is left."""
     TIME_LIMIT = "TIME_LIMIT"
     INTERRUPTED = "INTERRUPTED"
-
-
-class Precondition(StrEnum):
-    """What must still be true when an action is carried out."""
-
-    JOB_PENDING = "job-pending"
-    JOB_RUNNING_THERE = "job-running-there"
-    GPUS_IDLE = "gpus-idle"
-    NODE_SCHEDULABLE = "node-schedulable"
-    CPU_MEMORY_FREE = "cpu-memory-free"
-    MIG_LAYOUT = "mig-layout"
-
-
-START_PRECONDITIONS = (
-    Precondition.JOB_PENDING,
-    Precondition.NODE_SCHEDULABLE,
-    Precondition.GPUS_IDLE,
-    Precondition.CPU_MEMORY_FREE,
-)
-
-DELAYED_PRECONDITIONS = (Precondition.JOB_PENDING, Precondition.NODE_SCHEDULABLE)
-"""Of a start that waits for victims: what it takes is not idle yet."""
-
-REPAIR_PRECONDITIONS = (
-    Precondition.JOB_RUNNING_THERE,
-    Precondition.NODE_SCHEDULABLE,
-    Precondition.GPUS_IDLE,
-    Precondition.CPU_MEMORY_FREE,
-)
-
-DELAYED_REPAIR_PRECONDITIONS = (Precondition.JOB_RUNNING_THERE, Precondition.NODE_SCHEDULABLE)
 
 
 class Start(Record):
@@ -236,6 +210,10 @@ class Metrics(Record):
     fragmentation_after_milli: int = 0
     pending_before: int = 0
     started: int = 0
+    broken_before: int = 0
+    """Running gangs that lack tasks, where something could be added to them."""
+    repaired: int = 0
+    """Of those, whose tasks the plan gives back."""
     by_model: ByName[ModelCounts] = Field(default_factory=dict)
 
 

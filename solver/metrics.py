@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from trencadis.models import Metrics
+from trencadis.models import Metrics, Missing
 from trencadis.models.plan import ModelCounts
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.score import Left, Placement
@@ -37,6 +37,7 @@ def metrics(
         for left in (before, after)
     ]
     gained = whole[0] - whole[1]
+    waiting = [job for job in facts.snapshot.jobs if job.state == "pending"]
     used_before = total - whole[0] - elsewhere
     return Metrics(
         gpus=total,
@@ -44,8 +45,10 @@ def metrics(
         used_after=used_before + gained,
         fragmentation_before_milli=rates[0],
         fragmentation_after_milli=rates[1],
-        pending_before=sum(1 for job in facts.snapshot.jobs if job.state == "pending"),
-        started=len(placements),
+        pending_before=sum(1 for job in waiting if not isinstance(job, Missing)),
+        started=sum(1 for name in placements if not isinstance(placements[name].job, Missing)),
+        broken_before=sum(1 for job in waiting if isinstance(job, Missing)),
+        repaired=sum(1 for name in placements if isinstance(placements[name].job, Missing)),
         by_model=_by_model(facts, before, after),
     )
 

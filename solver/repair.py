@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
-from trencadis.models import Hold, Job, Missing, Pending, Plan, Repair, Snapshot, Start, TaskAllocation
+from trencadis.models import (
+    Hold,
+    Job,
+    Missing,
+    Pending,
+    Plan,
+    Repair,
+    Snapshot,
+    Start,
+    TaskAllocation,
+)
 from trencadis.models.base import seconds
 from trencadis.models.broken import (
     Breakage,
     breakage,
     is_broken,
+    lost_tasks,
     missing_name,
     standing,
     useful_holds,
 )
-from trencadis.models.plan import DELAYED_REPAIR_PRECONDITIONS, REPAIR_PRECONDITIONS
+from trencadis.models.preconditions import DELAYED_REPAIR_PRECONDITIONS, REPAIR_PRECONDITIONS
 from trencadis.solver.capacity import running_model
 from trencadis.solver.fabric import Tree, required_depth, tree
 
@@ -45,8 +56,10 @@ def with_missing(snapshot: Snapshot) -> Snapshot:
         missing = _missing(snapshot, job, rest, fabric)
         if missing is not None and missing.name not in names:
             waiting.append(missing)
-    if len(jobs) == len(snapshot.jobs) and not waiting and all(
-        new is old for new, old in zip(jobs, snapshot.jobs, strict=True)
+    if (
+        len(jobs) == len(snapshot.jobs)
+        and not waiting
+        and all(new is old for new, old in zip(jobs, snapshot.jobs, strict=True))
     ):
         return snapshot
     return snapshot.model_copy(
@@ -118,16 +131,19 @@ def _holds(snapshot: Snapshot, missing: set[str]) -> tuple[Hold, ...]:
 
 def as_repairs(snapshot: Snapshot, plan: Plan) -> Plan:
     """The plan with what starts for a gang as the gang's repair. `snapshot`: as it came."""
+    lacking = lost_tasks(snapshot) if snapshot.policy.repairs else {}
+    if not lacking:
+        return plan
     broken = breakage(snapshot)
-    gangs = {missing_name(job.name): job for job in snapshot.jobs if job.state == "running"}
+    gangs = {missing_name(job.name): job for job in snapshot.jobs if job.name in lacking}
     repairs, starts = [], []
     for start in plan.starts:
         gang = gangs.get(start.job)
         if gang is None:
             starts.append(start)
             continue
-        left = Counter(standing(gang, broken))
-        repairs.append(_repair(gang.name, start, tuple((Counter(gang.allocation) - left).elements())))
+        gone = Counter(gang.allocation) - Counter(standing(gang, broken))
+        repairs.append(_repair(gang.name, start, tuple(gone.elements())))
     stopped = {stop.job for stop in plan.preempts}
 
     def name(job: str) -> str:
@@ -148,8 +164,12 @@ def as_repairs(snapshot: Snapshot, plan: Plan) -> Plan:
                 resize.model_copy(update={"makes_room_for": named(resize.makes_room_for)})
                 for resize in plan.resizes
             ),
+            "moves": tuple(
+                move.model_copy(update={"lets_in": tuple(map(name, move.lets_in))})
+                for move in plan.moves
+            ),
             "pending": tuple(
-                _waiting(gangs[entry.job], broken, entry) if entry.job in gangs else entry
+                _said(entry, gangs, broken)
                 for entry in plan.pending
                 if not (entry.job in gangs and name(entry.job) in stopped)
             ),
@@ -188,6 +208,20 @@ def _repair(gang: str, start: Start, replaces: tuple[TaskAllocation, ...]) -> Re
         waits_for=start.waits_for,
         preconditions=DELAYED_REPAIR_PRECONDITIONS if start.waits_for else REPAIR_PRECONDITIONS,
     )
+
+
+def _said(entry: Pending, gangs: Mapping[str, Job], broken: Breakage) -> Pending:
+    """Why a job waits, or a gang stays broken; in words that name gangs."""
+    sentence, evidence = entry.sentence, dict(entry.evidence)
+    for name in (name for name in gangs if name in sentence):
+        sentence = sentence.replace(name, f"the repair of {gangs[name].name}")
+    for key, value in evidence.items():
+        if isinstance(value, str):
+            evidence[key] = ", ".join(
+                gangs[part].name if part in gangs else part for part in value.split(", ")
+            )
+    said = entry.model_copy(update={"sentence": sentence, "evidence": evidence})
+    return _waiting(gangs[entry.job], broken, said) if entry.job in gangs else said
 
 
 def _waiting(gang: Job, broken: Breakage, entry: Pending) -> Pending:

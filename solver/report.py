@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from trencadis.models import Hold, Node, Plan, Start, TaskAllocation
-from trencadis.models.plan import (
-    DELAYED_PRECONDITIONS,
-    START_PRECONDITIONS,
-    Made,
-)
+from trencadis.models.plan import Made
+from trencadis.models.preconditions import DELAYED_PRECONDITIONS, START_PRECONDITIONS
 from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.clock import Limits

@@ -216,8 +216,8 @@ class ShapeMaker:
                 slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
                 price = rates.spread(tier, whole, rest, speed, slow)
                 if mask and not (found and price >= found[-1].cost):
-                    way = Way(bundle(1, False, mask), n, node_depth if n == 1 else 0, 0, 0)
-                    found.append(Alternative(way, price))
+                    finest = node_depth if n == 1 else 0
+                    found.append(Alternative(Way(bundle(1, False, mask), n, finest, 0, 0), price))
             return found
         if n == 1:
             return [Alternative(Way(bundle(1, False), 1, node_depth, 0, 0), cost(node_depth))]

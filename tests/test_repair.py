@@ -176,9 +176,7 @@ def test_at_most_so_many_tasks_on_a_node_counts_those_that_are_left() -> None:
     def snap(most: int) -> Snapshot:
         return b.snapshot(
             b.nodes(2, 8),
-            b.running(
-                "gang", b.at("n1", 0), b.at("n1", 1), tasks=3, max_tasks_per_node=most
-            ),
+            b.running("gang", b.at("n1", 0), b.at("n1", 1), tasks=3, max_tasks_per_node=most),
         )
 
     assert repaired(snap(2))[1] == {"gang": ["n2"]}
@@ -206,7 +204,10 @@ def test_no_order_of_a_queue_holds_a_repair_back_nor_does_it_hold_back_others() 
     before = b.job("before", 8, 2, queue="q", waited=HOUR)
     assert repaired(b.snapshot(b.nodes(2, 8), queue, gang, before))[1] == {"gang": ["n2"]}
     full = b.snapshot(
-        b.nodes(2, 8), queue, gang, b.running("o", b.at("n2", *range(4)), queue="q"),
+        b.nodes(2, 8),
+        queue,
+        gang,
+        b.running("o", b.at("n2", *range(4)), queue="q"),
         b.job("small", 4, queue="q"),
     )
     plan, nodes = repaired(full)
@@ -326,7 +327,9 @@ def broken(draw: st.DrawFn, family: str) -> Snapshot:
     for job in snap.jobs:
         lost = draw(st.integers(0, 2)) if job.state == "running" and job.allocation else 0
         if lost and not job.request.mig:
-            cap = draw(st.sampled_from([None, None, 1, 2]))
+            # Of shares and most tasks a node together no bound is exact.
+            caps = [None, None, 1, 2] if job.request.share is None else [None]
+            cap = draw(st.sampled_from(caps))
             wish = draw(st.booleans())
             job = job.model_copy(  # noqa: PLW2901
                 update={

@@ -22,6 +22,7 @@ def plan_view(plan: Plan, snapshot: Snapshot) -> Iterator[RenderableType]:
     yield Text(headline(plan), style="bold")
     jobs = {job.name: job for job in snapshot.jobs}
     yield from _starts(plan, jobs)
+    yield from _repairs(plan, jobs)
     yield from _moves(plan, jobs)
     yield from _reserves(plan, jobs)
     yield from _pending(plan, jobs)
@@ -40,7 +41,8 @@ def headline(plan: Plan) -> str:
         f"{words.count(len(plan.moves), 'job')} to move"
         if plan.purpose == "defrag"
         else f"{words.count(len(plan.starts), 'job')} to start, "
-        f"{words.number(len(plan.pending))} waiting"
+        + (f"{words.count(len(plan.repairs), 'gang')} to repair, " if plan.repairs else "")
+        + f"{words.number(len(plan.pending))} waiting"
     )
     line = (
         f"Plan for {plan.now:%Y-%m-%d %H:%M:%S} UTC: {what}. "
@@ -69,6 +71,26 @@ def _starts(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
         )
     yield table
     if left := words.fold(len(plan.starts)):
+        yield left
+
+
+def _repairs(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
+    if not plan.repairs:
+        return
+    columns = ("gang", "queue", "new tasks", "level", "saves (GPU-s)", "waits for")
+    table = words.table("Repairs", *columns, right=(columns[4],))
+    for repair in plan.repairs[: words.MAX_ROWS]:
+        job = jobs.get(repair.job)
+        table.add_row(
+            clean(repair.job),
+            clean(job.queue) if job else "?",
+            words.places(repair.add),
+            clean(f"{repair.level} {repair.domain}".strip()),
+            words.number(repair.waiting_saved),
+            clean(", ".join(repair.waits_for)),
+        )
+    yield table
+    if left := words.fold(len(plan.repairs)):
         yield left
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from trencadis.models import Plan, Snapshot
+from trencadis.models.broken import breakage, standing
 from trencadis.solver.model.problem import facts
 from trencadis.solver.round import Options, solve
 from trencadis.whatif.clusters import price_per_hour_milli
@@ -123,11 +124,16 @@ def _reasons(plan: Plan) -> dict[str, int]:
 def settled(side: Side) -> Snapshot:
     """The snapshot once all that the plan starts runs and all that it stops waits again."""
     starts = {start.job: start for start in side.plan.starts}
+    repairs = {repair.job: repair for repair in side.plan.repairs}
+    broken = breakage(side.snapshot) if repairs else {}
     stops = {entry.job for entry in side.plan.preempts}
     jobs = []
     for job in side.snapshot.jobs:
         start = starts.get(job.name)
-        if start is not None:
+        if job.name in repairs:
+            tasks = (*standing(job, broken), *repairs[job.name].add)
+            jobs.append(job.model_copy(update={"allocation": tasks}))
+        elif start is not None:
             update = {"state": "running", "start": start.at, "allocation": start.allocation}
             jobs.append(job.model_copy(update=update))
         else:

@@ -57,6 +57,9 @@ def _decisions(plan: Plan) -> list[dict[str, Any]]:
     for start in plan.starts:
         nodes = " ".join(dict.fromkeys(task.node for task in start.allocation))
         add(start.job, "start", at=start.at, nodes=nodes, tasks=len(start.allocation))
+    for repair in plan.repairs:
+        nodes = " ".join(dict.fromkeys(task.node for task in repair.add))
+        add(repair.job, "repair", at=repair.at, nodes=nodes, tasks=len(repair.add))
     for stop in plan.preempts:
         add(stop.job, "preempt", at=stop.at, lost_gpu_seconds=stop.lost_gpu_seconds)
     for resize in plan.resizes:

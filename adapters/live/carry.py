@@ -18,7 +18,8 @@ from trencadis.adapters.live.relayout import Change, avoid, change_layout, chang
 from trencadis.adapters.live.reserves import LONGEST, forget, keep, needless, taken
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
-from trencadis.models.plan import START_PRECONDITIONS, Preempt, Reserve
+from trencadis.models.plan import Preempt, Reserve
+from trencadis.models.preconditions import START_PRECONDITIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from trencadis.adapters.live.cluster import JobView, Reading
 from trencadis.adapters.live.config import Scope
 from trencadis.adapters.live.parts import Parts
 from trencadis.models import Job, Snapshot, Start, TaskAllocation
-from trencadis.models.plan import Precondition, Preempt
+from trencadis.models.plan import Preempt
+from trencadis.models.preconditions import Precondition
 from trencadis.solver.capacity import Capacity, capacity, vector
 
 

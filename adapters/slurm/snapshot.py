@@ -137,7 +137,8 @@ def read_slurm(
             qos=_qos(jobs, tuple(qos)),
             licences=licences_of(pools or {}, jobs, active, "jobs", report),
             jobs=tuple(jobs),
-            policy=options.policy,
+            # Nothing adds a task to a job that runs; who lost one is requeued by Slurm.
+            policy=options.policy.model_copy(update={"repairs": False}),
         )
     except ValidationError as error:
         raise InvalidInputError(from_pydantic(error)) from None

@@ -14,6 +14,7 @@ from trencadis.solver.migrate.let_in import Entry, let_in
 from trencadis.solver.migrate.movers import movers, moves_left
 from trencadis.solver.migrate.yard import Yard
 from trencadis.solver.model.problem import Facts, facts
+from trencadis.solver.repair import as_repairs
 from trencadis.solver.round import InternalError
 from trencadis.solver.score import leftovers
 from trencadis.solver.verify import Prepared, prepare, verify
@@ -47,9 +48,9 @@ def defrag(snapshot: Snapshot) -> Plan:
     if compaction.trips:
         options.append((entry, Compaction((), 0, best=False)))
     if entry.trips or compaction.trips:
-        options.append((Entry(snapshot, snapshot), Compaction((), 0, best=False)))
+        options.append((Entry(read.snapshot, read.snapshot), Compaction((), 0, best=False)))
     for found, more in options:
-        plan = _plan(read, prepared, found, more, warnings)
+        plan = as_repairs(snapshot, _plan(read, prepared, found, more, warnings))
         broken = verify(snapshot, plan, prepared).violations
         if not broken:
             return plan

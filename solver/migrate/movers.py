@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot
+from trencadis.models.broken import lost_tasks
 from trencadis.solver.capacity import running_model, vector
 from trencadis.solver.preempt.victims import gpus_of, may_stop, seconds_lost
 
@@ -28,8 +29,12 @@ def movers(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, Mover]:
     if snapshot.policy.preemption.mode not in ("graceful", "immediate"):
         return {}
     nodes = {node.name: node for node in snapshot.nodes}
+    # Where a broken gang gets its tasks back depends on where the others are: they stay.
+    broken = lost_tasks(snapshot) if snapshot.policy.repairs else {}
     found = {}
     for job in snapshot.jobs:
+        if job.name in broken:
+            continue
         if job.state != "running" or not job.allocation or not may_stop(snapshot, job):
             continue
         where = {task.node for task in job.allocation}

@@ -100,6 +100,7 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
 def _of_moves(prepared: Prepared, plan: Plan, broken: tuple[Violation, ...]) -> Verdict:
     """The same for a plan that only moves running jobs."""
     situation = prepared.situation
+    plan, _ = mend.as_starts(situation.snapshot, plan)
     broken += tuple(v for rule in rule_moves.FORM for v in rule(situation, plan))
     if broken:
         return Verdict(broken)

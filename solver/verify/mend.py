@@ -183,6 +183,9 @@ def as_starts(snapshot: Snapshot, plan: Plan) -> tuple[Plan, tuple[Violation, ..
     def name(job: str) -> str:
         return gangs[job].name if job in seen else job
 
+    def waiting(job: str) -> str:
+        return gangs[job].name if job in gangs else job
+
     def told(entry: Pending) -> Pending:
         if entry.job not in gangs:
             return entry
@@ -196,7 +199,11 @@ def as_starts(snapshot: Snapshot, plan: Plan) -> tuple[Plan, tuple[Violation, ..
     )
     update = {
         "starts": tuple(starts),
-        "repairs": (),
+        "repairs": plan.repairs if plan.purpose == "defrag" else (),
+        "moves": tuple(
+            move.model_copy(update={"lets_in": tuple(map(waiting, move.lets_in))})
+            for move in plan.moves
+        ),
         "pending": (*map(told, plan.pending), *ended),
         "preempts": tuple(
             stop.model_copy(update={"makes_room_for": tuple(map(name, stop.makes_room_for))})

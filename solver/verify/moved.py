@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trencadis.models import Job, Move, Plan
+from trencadis.models.broken import missing_name
 from trencadis.solver.verify.preempted import forbidden, seconds_lost
 from trencadis.solver.verify.situation import Placed, Situation, place
 from trencadis.solver.verify.supply import NodeState, survey
@@ -21,6 +22,8 @@ def in_turn(plan: Plan) -> list[Move]:
 def fixed(situation: Situation, job: Job) -> str:
     """Why the job may not be moved; empty if it may."""
     reason = forbidden(situation, job)
+    if not reason and missing_name(job.name) in situation.jobs:
+        reason = "it lacks tasks"
     if not reason and job.segments is not None and len(job.allocation) > 1:
         reason = "its segments would have to be found anew"
     return reason

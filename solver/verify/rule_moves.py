@@ -28,7 +28,7 @@ from trencadis.solver.verify.supply import NodeState, lacks_indices, take
 from trencadis.solver.verify.verdict import Violation
 
 STAGE = "moves"
-OTHERS = ("starts", "preempts", "resizes", "reconfigures", "reserves", "pending")
+OTHERS = ("starts", "repairs", "preempts", "resizes", "reconfigures", "reserves", "pending")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,7 @@ def _works(node: Node, task: TaskAllocation) -> bool:
     return not node.down and not any(gpu in broken for gpu in task.gpus or ())
 
 
-def _waiting(
-    snapshot: Snapshot, job: Job, left: list[TaskAllocation], least: int
-) -> list[Missing]:
+def _waiting(snapshot: Snapshot, job: Job, left: list[TaskAllocation], least: int) -> list[Missing]:
     lost = least - len(left)
     node = {entry.name: entry for entry in snapshot.nodes}
     home = {task.node for task in left}
@@ -92,8 +90,8 @@ def _required(snapshot: Snapshot, job: Job) -> int:
     wish = job.topology
     waited = max(0, int((snapshot.now - job.submit).total_seconds()))
     if wish is not None and wish.mode == "required":
-        if wish.relax_after_seconds is None or waited < wish.relax_after_seconds:
-            depths.append(names.index(wish.level) + 1)
+        relax = wish.relax_after_seconds
+        depths += [names.index(wish.level) + 1] if relax is None or waited < relax else []
     return max(depths, default=0)
 
 

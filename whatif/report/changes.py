@@ -12,7 +12,13 @@ from trencadis.whatif.report.words import count
 def changes(snapshot: Snapshot, plan: Plan) -> list[Block]:
     """Starts, stops, sizes, MIG layouts: a group for each kind that occurs."""
     jobs = {job.name: job for job in snapshot.jobs}
-    groups = [_starts(plan, jobs), _stops(plan, jobs), _sizes(plan), _layouts(plan)]
+    groups = [
+        _starts(plan, jobs),
+        _repairs(plan, jobs),
+        _stops(plan, jobs),
+        _sizes(plan),
+        _layouts(plan),
+    ]
     return [group for group in groups if group.table.rows] or ["Nothing."]
 
 
@@ -30,6 +36,21 @@ def _starts(plan: Plan, jobs: dict[str, Job]) -> Group:
     ]
     columns = ("job", "queue", "where", "level", "saves (GPU-s)", "spread (GPU-s)")
     return Group(f"{count(len(rows), 'job')} to start", Table(columns, rows, 4), open=True)
+
+
+def _repairs(plan: Plan, jobs: dict[str, Job]) -> Group:
+    rows = [
+        (
+            repair.job,
+            jobs[repair.job].queue,
+            _places(repair.add),
+            f"{repair.level} {repair.domain}".strip(),
+            f"{repair.waiting_saved:,}",
+        )
+        for repair in plan.repairs
+    ]
+    columns = ("gang", "queue", "new tasks", "level", "saves (GPU-s)")
+    return Group(f"{count(len(rows), 'gang')} to repair", Table(columns, rows, 4), open=True)
 
 
 def _stops(plan: Plan, jobs: dict[str, Job]) -> Group:

@@ -109,7 +109,7 @@ def _tiles(plan: Plan) -> list[Tile]:
 def _map(before: Snapshot, after: Snapshot, plan: Plan) -> Map:
     legend = legend_of(before, after)
     queues, jobs = _keys(legend, before, after)
-    fresh = {start.job for start in plan.starts}
+    fresh = {start.job for start in plan.starts} | {repair.job for repair in plan.repairs}
     return Map(draw(before, legend), draw(after, legend, fresh), queues, jobs)
 
 
