@@ -281,11 +281,6 @@ FAULTS: dict[str, tuple[Snapshot, str, str]] = {
         "$.jobs[0].allocation",
         "job r has 2 entries (one per task); it has 1 tasks",
     ),
-    "fewer entries than the minimum": (
-        snapshot(N1, running("r", at("n1", 0), tasks=3, min_tasks=2)),
-        "$.jobs[0].allocation",
-        "job r has 1 entries (one per task); it has 2 to 3 tasks",
-    ),
     "wrong number of GPUs": (
         snapshot(N1, running("r", at("n1", 0, 1), gpus=4)),
         "$.jobs[0].allocation[0].gpus",

@@ -55,6 +55,11 @@ WARNINGS: dict[str, tuple[Snapshot, str, str]] = {
         "$.jobs[0].allocation[0].gpus",
         "job r is running on GPU 3 of node n1, which is unhealthy and counts as absent",
     ),
+    "a gang that lost tasks": (
+        snapshot(node("n1", 8), running("r", at("n1", 0), tasks=3, min_tasks=2)),
+        "$.jobs[0].allocation",
+        "job r lost 1 of its 2 tasks",
+    ),
     "running on a node that is down": (
         snapshot(node("n1", 8, down=True), running("r", at("n1", 3))),
         "$.jobs[0].allocation[0].node",

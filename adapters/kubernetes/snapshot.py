@@ -131,8 +131,10 @@ def read_kubernetes(
             fabric=read.fabric,
             queues=all_queues,
             jobs=tuple(jobs),
+            policy=tiers.policy
+            if policy
             # Lost pods are made anew by their owners: those wait as jobs of their own.
-            policy=tiers.policy.model_copy(update={"repairs": False}),
+            else tiers.policy.model_copy(update={"repairs": False}),
         )
     except ValidationError as error:
         raise InvalidInputError(from_pydantic(error)) from None

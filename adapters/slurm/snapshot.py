@@ -67,7 +67,8 @@ def read_slurm(
     options = Options(
         queue_by=queue_by,
         tiers=dict(tiers or {}),
-        policy=policy or Policy(),
+        # Nothing adds a task to a job that runs; who lost one is requeued by Slurm.
+        policy=policy or Policy(repairs=False),
         held=held,
         array_tasks=array_tasks,
         switch_wait_seconds=switch_wait_seconds,
@@ -137,8 +138,7 @@ def read_slurm(
             qos=_qos(jobs, tuple(qos)),
             licences=licences_of(pools or {}, jobs, active, "jobs", report),
             jobs=tuple(jobs),
-            # Nothing adds a task to a job that runs; who lost one is requeued by Slurm.
-            policy=options.policy.model_copy(update={"repairs": False}),
+            policy=options.policy,
         )
     except ValidationError as error:
         raise InvalidInputError(from_pydantic(error)) from None

@@ -102,6 +102,8 @@ class KubernetesCluster:
                     else node.model_copy(update={"cordoned": True})
                     for node in snapshot.nodes
                 ),
+                # Lost pods are made anew by their owners.
+                "policy": snapshot.policy.model_copy(update={"repairs": False}),
                 "queues": tuple(_queue(queues[key], snapshot) for key in sorted(queues)),
             }
         )

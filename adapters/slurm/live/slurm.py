@@ -107,6 +107,8 @@ class SlurmCluster:
                     else node.model_copy(update={"cordoned": True})
                     for node in snapshot.nodes
                 ),
+                # Nothing adds a task to a job that runs.
+                "policy": snapshot.policy.model_copy(update={"repairs": False}),
             }
         )
 
