@@ -12,10 +12,14 @@ import strategies
 from exact import EXACT, assert_exact
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from test_preempt import QUICK, after_grace, contested
 
 from trencadis.models import Job, Plan, Repair, Snapshot, TaskAllocation, apply
 from trencadis.models.broken import lost_tasks, missing_name
 from trencadis.models.check import check
+from trencadis.models.plan import Preempt
+from trencadis.solver.explain.explain import explain
+from trencadis.solver.migrate.defrag import defrag
 from trencadis.solver.round import solve
 from trencadis.solver.verify import verify
 
@@ -299,21 +303,17 @@ def test_corrupted(fault: str) -> None:
 def test_nobody_is_repaired_and_stopped() -> None:
     snap = case(b.job("high", 8, priority="high"), b.running("busy", b.at("n3", *ALL)))
     plan = solve(snap)
-    stop = b.Any  # the plan stops nobody: one that does is made up
-    del stop
     made_up = plan.model_copy(
         update={
             "repairs": (Repair(job="gang", at=plan.now, add=(b.at("n4", *ALL),)),),
-            "preempts": (b_preempt(plan),),
+            "preempts": (
+                Preempt(
+                    job="gang", at=plan.now, gpus_free_at=plan.now, makes_room_for=("high",)
+                ),
+            ),
         }
     )
     assert "repairs" in {violation.rule for violation in verify(snap, made_up).violations}
-
-
-def b_preempt(plan: Plan) -> Any:
-    from trencadis.models.plan import Preempt  # noqa: PLC0415
-
-    return Preempt(job="gang", at=plan.now, gpus_free_at=plan.now, makes_room_for=("high",))
 
 
 # brute force
@@ -374,9 +374,47 @@ def test_brute_force_agrees(family: str) -> None:
     agree()
 
 
-def test_tasks_keep_their_places(  # what runs on stays where it is
-) -> None:
+def test_who_still_runs_stays_where_it_is() -> None:
     snap = case(b.running("o", b.at("n3", 0), gpus=1))
     after = apply(snap, solve(snap))
     (gang,) = (job for job in after.jobs if job.name == "gang")
     assert TaskAllocation(node="n1", gpus=tuple(ALL)) in gang.allocation
+
+
+def test_explain_tells_of_repairs_and_of_gangs_that_wait_for_one() -> None:
+    snap = case()
+    (said,) = explain(snap, solve(snap), ["gang"]).jobs
+    assert said.sentence.endswith("; gets 1 task back, on n4")
+    full = case(b.running("busy", b.at("n4", *ALL)), required="leaf")
+    plan = solve(full)
+    (said,) = explain(full, plan, ["gang"]).jobs
+    assert said.code == plan.pending[0].code
+    assert plan.pending[0].sentence in said.sentence
+    report = explain(full, plan, everyone=True)
+    assert [group.jobs for group in report.groups] == [("gang",)]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(contested(), st.data())
+def test_repairs_and_victims_keep_the_rules(snapshot: Snapshot, data: st.DataObject) -> None:
+    jobs = tuple(
+        job.model_copy(update={"tasks": len(job.allocation) + 1, "min_tasks": None})
+        if job.state == "running" and job.allocation and data.draw(st.booleans())
+        else job
+        for job in snapshot.jobs
+    )
+    snapshot = snapshot.model_copy(update={"jobs": jobs})
+    plan = solve(snapshot, QUICK)  # verifies
+    explain(snapshot, plan, everyone=True)
+    after = apply(snapshot, plan)
+    check(after)
+    later = after_grace(after)
+    check(apply(later, solve(later, QUICK)))
+    budget = snapshot.policy.preemption.budget.model_copy(update={"moves": 3})
+    preemption = snapshot.policy.preemption.model_copy(update={"budget": budget})
+    policy = snapshot.policy.model_copy(update={"preemption": preemption})
+    defrag(snapshot.model_copy(update={"policy": policy}))  # verifies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from trencadis.models import Job, Plan, PlanMismatchError, Snapshot, apply
+from trencadis.models import Job, Missing, Plan, PlanMismatchError, Snapshot, apply
 from trencadis.models.collector import paused_collector
 from trencadis.models.explanation import NEVER, Explanation, Reason, ReasonGroup, Report
 from trencadis.models.order import in_order
@@ -108,7 +108,10 @@ class Explainer:
                 code=entries[0][1].code.value,
                 queue=entries[0][0].queue,
                 sentence=entries[0][1].sentence,
-                jobs=tuple(job.name for job, _ in entries),
+                # Gangs that wait for a repair are asked about by their own names.
+                jobs=tuple(
+                    job.gang if isinstance(job, Missing) else job.name for job, _ in entries
+                ),
                 gpus=sum(job.minimum * job.request.gpus for job, _ in entries),
             )
             for entries in found.values()

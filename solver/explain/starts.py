@@ -33,12 +33,22 @@ def explain_placed(reasons: Reasons, plan: Plan, following: Snapshot, job: Job) 
     if end is not None:
         sentence += f"; by its estimate until {when(end)}"
         evidence["until"] = end.isoformat()
+    code = "runs" if job.on_nodes else "held"
+    for repair in plan.repairs:
+        if repair.job == job.name:
+            nodes = names(sorted({task.node for task in repair.add}))
+            sentence += f"; gets {some(len(repair.add), 'task')} back, on {nodes}"
+            evidence["repaired"] = len(repair.add)
+    for entry in plan.pending:
+        if entry.job == job.name:
+            sentence += f"; {entry.sentence}"
+            code, evidence = entry.code, {**entry.evidence, **evidence}
     return Explanation.model_validate(
         {
             "job": job.name,
             "queue": job.queue,
             "state": job.state,
-            "code": "runs" if job.on_nodes else "held",
+            "code": code,
             "sentence": sentence,
             "evidence": evidence,
             "proof": "rules",
