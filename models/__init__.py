@@ -41,7 +41,7 @@ from trencadis.models.plan import (
     Start,
     Status,
 )
-from trencadis.models.policy import DemandEntry, Policy, Preemption, Tier
+from trencadis.models.policy import DemandEntry, Policy, Preemption, Spare, Tier
 from trencadis.models.queues import Limits, Qos, Queue, Quota
 from trencadis.models.snapshot import Snapshot
 
@@ -81,6 +81,7 @@ __all__ = [
     "Segments",
     "Share",
     "Snapshot",
+    "Spare",
     "StageProof",
     "Start",
     "Status",

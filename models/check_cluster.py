@@ -18,6 +18,7 @@ def check_cluster(snapshot: Snapshot) -> list[Fault]:
         *duplicates("$.nodes", "node", (node.name for node in snapshot.nodes)),
         *duplicates("$.licences", "licence", (entry.name for entry in snapshot.licences)),
         *_levels(snapshot),
+        *_spares(snapshot),
     ]
     depth = len(snapshot.fabric.levels)
     for number, node in enumerate(snapshot.nodes):
@@ -59,6 +60,16 @@ def _levels(snapshot: Snapshot) -> Iterator[Fault]:
             yield Fault(
                 f"$.fabric.levels[{index}].name",
                 "no level may be named node: that is what the level below the finest is called",
+            )
+
+
+def _spares(snapshot: Snapshot) -> Iterator[Fault]:
+    levels = ("cluster", *(level.name for level in snapshot.fabric.levels))
+    for index, entry in enumerate(snapshot.policy.spares):
+        if entry.level not in levels:
+            yield Fault(
+                f"$.policy.spares[{index}].level",
+                f"spares are kept by level {entry.level}; the levels are {', '.join(levels)}",
             )
 
 

@@ -114,6 +114,15 @@ class MigPolicy(Record):
     """Geometry by GPU model, in place of the built-in table."""
 
 
+class Spare(Record):
+    """Idle nodes that are kept for repairs of broken gangs."""
+
+    level: Name
+    """A level of the fabric, or `cluster`."""
+    nodes: Positive
+    """So many nodes of each kind in each domain of that level."""
+
+
 class Policy(Record):
     """What is optimised, and within which bounds. Every field has a default that works."""
 
@@ -167,6 +176,9 @@ class Policy(Record):
     repairs: bool = True
     """Whether running gangs that lost tasks to broken nodes get them back. False: where nothing
     can add tasks to a running job."""
+    spares: tuple[Spare, ...] = ()
+    """Idle nodes that no job starts on, so that repairs find room. Without `repairs` there are
+    none."""
     preemption: Preemption = Preemption()
     mig: MigPolicy = MigPolicy()
     time_limit_seconds: Positive = 30

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
+from trencadis.models.spares import EFFECT
 from trencadis.solver.fabric import tree
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether the toleration covers the taint."""
+    """Whether the toleration covers the taint. Spares are open to none but repairs."""
+    if taint.effect == EFFECT:
+        return toleration.effect == EFFECT
     return (
         toleration.key in (None, taint.key)
         and toleration.value in (None, taint.value)

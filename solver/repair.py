@@ -28,8 +28,15 @@ from trencadis.models.broken import (
     useful_holds,
 )
 from trencadis.models.preconditions import DELAYED_REPAIR_PRECONDITIONS, REPAIR_PRECONDITIONS
+from trencadis.models.spares import TOLERATION
 from trencadis.solver.capacity import running_model
 from trencadis.solver.fabric import Tree, required_depth, tree
+from trencadis.solver.spares import with_spares
+
+
+def as_read(snapshot: Snapshot) -> Snapshot:
+    """The snapshot as rounds read it: spares marked, broken gangs as two jobs each."""
+    return with_missing(with_spares(snapshot))
 
 
 def with_missing(snapshot: Snapshot) -> Snapshot:
@@ -99,6 +106,7 @@ def _missing(snapshot: Snapshot, job: Job, rest: Job, fabric: Tree) -> Missing |
         "gpu_models": job.gpu_models if model is None else (model,),
         "required_nodes": job.required_nodes if near is None else tuple(sorted(near)),
         "excluded_nodes": tuple(sorted({*job.excluded_nodes, *full})),
+        "tolerations": (*job.tolerations, TOLERATION),
         "group": None,
         "after": (),
         "not_before": None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
+from trencadis.models.spares import EFFECT, TOLERATION
 from trencadis.solver.admission import tolerates
 from trencadis.solver.explain.said import some, span
 
@@ -113,6 +114,10 @@ def _without_boundaries(snapshot: Snapshot, job: Job) -> Case:
     return snapshot.model_copy(update={"fabric": fabric}), job
 
 
+def _using_spares(snapshot: Snapshot, job: Job) -> Case:
+    return snapshot, job.model_copy(update={"tolerations": (*job.tolerations, TOLERATION)})
+
+
 def _nodes(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
     """What is up with the nodes rather than with the job."""
     taints = {
@@ -124,6 +129,9 @@ def _nodes(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
     }
     for taint in sorted(taints, key=repr):
         value = f"={taint.value}" if taint.value else ""
+        if taint.effect == EFFECT:
+            yield Demand("no nodes that are kept as spares", "spare", _using_spares)
+            continue
         text = f"no toleration of taint {taint.key}{value}"
         yield Demand(text, "taint", _tolerating(taint))
     if any(node.leaves for node in snapshot.nodes):

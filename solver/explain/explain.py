@@ -21,6 +21,7 @@ from trencadis.solver.explain.scene import Scene, scene_of
 from trencadis.solver.explain.sliced import in_pieces
 from trencadis.solver.explain.starting import Outlook
 from trencadis.solver.explain.starts import explain_placed
+from trencadis.solver.spares import with_spares
 
 RULES = frozenset(
     {
@@ -50,7 +51,7 @@ class Explainer:
         self.snapshot, self.plan = in_order(snapshot), plan
         if plan.purpose != "round":
             raise PlanMismatchError("the plan only moves running jobs; a round says who waits")
-        self.following = apply(self.snapshot, plan)
+        self.following = with_spares(apply(self.snapshot, plan))
         self.left = capacity(self.following)
         self.scene: Scene = scene_of(self.snapshot, plan, self.left)
         self.alone = Alone(

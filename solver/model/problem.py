@@ -14,7 +14,7 @@ from trencadis.solver.capacity import Capacity, capacity
 from trencadis.solver.demand import Demand, demand
 from trencadis.solver.fabric import Tree, tree
 from trencadis.solver.fragmentation import Profile, profile
-from trencadis.solver.repair import with_missing
+from trencadis.solver.repair import as_read
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 from trencadis.solver.room import Room, room_of
 from trencadis.solver.shapes import ShapeMaker
@@ -75,8 +75,8 @@ class Problem:
 
 
 def facts(snapshot: Snapshot) -> Facts:
-    """Reads a snapshot; broken gangs as two jobs each."""
-    snapshot = with_missing(snapshot)
+    """Reads a snapshot; broken gangs as two jobs each, and spares marked."""
+    snapshot = as_read(snapshot)
     cap = capacity(snapshot)
     worths = values(snapshot, cap)
     fabric = tree(snapshot)

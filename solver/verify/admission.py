@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from trencadis.models import Job, Missing, Node, Policy, Taint, Toleration
 from trencadis.models.base import seconds
+from trencadis.models.spares import EFFECT
 
 FOREVER = 1 << 62
 """Stands for the end of a job of unknown runtime, and of a node that stays."""
@@ -88,6 +89,8 @@ def marks_of(taints: Iterable[Taint]) -> tuple[Mark, ...]:
 @lru_cache(maxsize=65_536)
 def tolerated(mark: Mark, passes: tuple[Pass, ...]) -> bool:
     """Whether one of the tolerations matches the taint in key, value and effect."""
+    if mark[2] == EFFECT:  # a spare
+        return any(entry[2] == EFFECT for entry in passes)
     return any(
         all(want is None or want == has for want, has in zip(entry, mark, strict=True))
         for entry in passes

@@ -11,6 +11,7 @@ from trencadis.models import Hold, Job, Missing, Node, Pending, Plan, Snapshot, 
 from trencadis.models.base import seconds
 from trencadis.models.broken import missing_name
 from trencadis.models.jobs import TaskAllocation
+from trencadis.models.spares import TOLERATION, is_spare, with_mark
 from trencadis.solver.verify.fabric import common, domain, levels_of
 from trencadis.solver.verify.verdict import Violation
 
@@ -37,9 +38,10 @@ def lacking(job: Job, nodes: Mapping[str, Node]) -> int:
 
 
 def mended(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with broken gangs as two jobs each."""
+    """The snapshot with broken gangs as two jobs each, and its spares marked."""
     if not snapshot.policy.repairs:
         return snapshot
+    snapshot = _with_spares(snapshot)
     nodes = {node.name: node for node in snapshot.nodes}
     sound = not any(node.down or any(g.unhealthy for g in node.gpus) for node in snapshot.nodes)
     lost = {
@@ -67,6 +69,41 @@ def mended(snapshot: Snapshot) -> Snapshot:
             "holds": tuple(_holds(snapshot, lost, {job.name for job in waiting})),
         }
     )
+
+
+def _with_spares(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with a mark on each node that is kept for repairs."""
+    if not snapshot.policy.spares or any(is_spare(node) for node in snapshot.nodes):
+        return snapshot
+    taken = {task.node for job in snapshot.jobs if job.on_nodes for task in job.allocation}
+    for hold in snapshot.delayed:
+        taken.update(task.node for task in hold.allocation)
+    free = [
+        node
+        for node in sorted(snapshot.nodes, key=lambda node: node.name)
+        if node.name not in taken
+        and node.gpus
+        and not (node.down or node.cordoned or node.free_until or node.maintenance)
+        and not any(group.unhealthy for group in node.gpus)
+        and node.health_score_milli >= snapshot.policy.poor_health_milli
+    ]
+    kept: set[str] = set()
+    depths = {"cluster": 0}
+    depths |= {level.name: i for i, level in enumerate(snapshot.fabric.levels, 1)}
+    for depth, number in sorted(
+        ((depths[entry.level], entry.nodes) for entry in snapshot.policy.spares),
+        key=lambda entry: -entry[0],
+    ):
+        have: Counter[object] = Counter()
+        placed = [node for node in free if len(node.fabric) >= depth]
+        for node in sorted(placed, key=lambda node: node.name not in kept):
+            kind = sorted((group.model, group.count) for group in node.gpus)
+            where = (node.fabric[:depth], tuple(kind))
+            if node.name in kept or have[where] < number:
+                have[where] += 1
+                kept.add(node.name)
+    nodes = tuple(with_mark(node) if node.name in kept else node for node in snapshot.nodes)
+    return snapshot.model_copy(update={"nodes": nodes})
 
 
 def _holds(snapshot: Snapshot, lost: Mapping[str, int], waiting: set[str]) -> Iterable[Hold]:
@@ -112,6 +149,7 @@ def _lack(snapshot: Snapshot, job: Job, left: Tasks, number: int) -> Iterable[Mi
         gpu_models=(model,) if model else job.gpu_models,
         required_nodes=tuple(sorted(required)),
         excluded_nodes=tuple(sorted(full.union(job.excluded_nodes))),
+        tolerations=(*job.tolerations, TOLERATION),
         group=None,
         after=(),
         not_before=None,

@@ -7,12 +7,14 @@ from typing import Any
 
 from trencadis.models import Job, Missing, Node, Snapshot, TaskAllocation
 from trencadis.models.broken import missing_name
+from trencadis.models.spares import TOLERATION, with_mark
 
 
 def two_jobs(snapshot: Snapshot) -> Snapshot:
     """The snapshot, read so."""
     if not snapshot.policy.repairs:
         return snapshot
+    snapshot = _marked(snapshot)
     node = {entry.name: entry for entry in snapshot.nodes}
     jobs: list[Job] = []
     for job in snapshot.jobs:
@@ -28,6 +30,35 @@ def two_jobs(snapshot: Snapshot) -> Snapshot:
         )
         jobs += _waiting(snapshot, job, left, least)
     return snapshot.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _marked(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with its spares marked."""
+    levels = ["cluster"] + [level.name for level in snapshot.fabric.levels]
+    used = {task.node for job in snapshot.jobs for task in job.allocation}
+    used |= {task.node for hold in snapshot.delayed for task in hold.allocation}
+    spare: list[str] = []
+    for depth in reversed(range(len(levels))):
+        for number in (e.nodes for e in snapshot.policy.spares if e.level == levels[depth]):
+            groups: dict[object, list[str]] = {}
+            for node in snapshot.nodes:
+                if node.name in used or not _kept_for_repairs(snapshot, node, depth):
+                    continue
+                kind = tuple(sorted((group.model, group.count) for group in node.gpus))
+                groups.setdefault((node.fabric[:depth], kind), []).append(node.name)
+            for names in groups.values():
+                there = [name for name in names if name in spare]
+                others = sorted(name for name in names if name not in spare)
+                spare += others[: max(0, number - len(there))]
+    nodes = [with_mark(node) if node.name in spare else node for node in snapshot.nodes]
+    return snapshot.model_copy(update={"nodes": tuple(nodes)})
+
+
+def _kept_for_repairs(snapshot: Snapshot, node: Node, depth: int) -> bool:
+    stays = not node.down and not node.cordoned and not node.free_until and not node.maintenance
+    whole = node.gpus and not any(group.unhealthy for group in node.gpus)
+    well = node.health_score_milli >= snapshot.policy.poor_health_milli
+    return bool(stays and whole and well and len(node.fabric) >= depth)
 
 
 def _works(node: Node, task: TaskAllocation) -> bool:
@@ -69,6 +100,7 @@ def _waiting(snapshot: Snapshot, job: Job, left: list[TaskAllocation], least: in
         gpu_models=job.gpu_models if model is None else (model,),
         required_nodes=tuple(required),
         excluded_nodes=tuple(excluded),
+        tolerations=(*job.tolerations, TOLERATION),
         group=None,
         after=(),
         not_before=None,

@@ -9,6 +9,7 @@ from oracle.facts import Facts, instant, uses_gpus
 from oracle.ground import Ground, NodeState, Placed, empty_ground, is_linked, needs
 from oracle.parts import Stage, is_whole, ways
 from trencadis.models import Job, Missing, Node, TaskAllocation
+from trencadis.models.spares import EFFECT
 
 
 def may_use(facts: Facts, job: Job, node: Node) -> bool:
@@ -25,6 +26,10 @@ def may_use(facts: Facts, job: Job, node: Node) -> bool:
         return False
     for taint in node.taints:
         if taint.effect == "PreferNoSchedule":
+            continue
+        if taint.effect == EFFECT:
+            if not isinstance(job, Missing):
+                return False
             continue
         if not any(
             tol.key in (None, taint.key)
