@@ -158,6 +158,7 @@ def guarantee_record(answer: GuaranteeAnswer) -> dict[str, Any]:
 
 def _step(answer: GuaranteeAnswer, before: Step | None, step: Step) -> dict[str, Any]:
     from trencadis.commands.capacity_views import by_kind
+    from trencadis.whatif.capacity.claims import unclaimed
     from trencadis.whatif.capacity.guarantees import marginal_milli
 
     best = step.found.best
@@ -183,6 +184,7 @@ def _step(answer: GuaranteeAnswer, before: Step | None, step: Step) -> dict[str,
             None if price is None or standing is None else standing + price
         ),
         "why": step.found.why,
+        "unclaimed": unclaimed(step.claims),
         "claims": [
             {
                 "queue": claim.queue,
@@ -208,6 +210,7 @@ def guarantee_view(answer: GuaranteeAnswer) -> list[RenderableType]:
     from trencadis.commands.capacity_views import MEANS, mix_words, money
     from trencadis.views.io import clean
     from trencadis.views.words import count
+    from trencadis.whatif.capacity.claims import unclaimed
     from trencadis.whatif.capacity.guarantees import marginal_milli
 
     asked, last = answer.asked, answer.steps[-1]
@@ -227,6 +230,8 @@ def guarantee_view(answer: GuaranteeAnswer) -> list[RenderableType]:
         Text(f"{MEANS[last.found.status]} (lower bound {priced(last.lower_milli)})"),
         Text(clean(f"Present fleet: {present}")),
     ]
+    if less := unclaimed(last.claims):
+        parts.append(Text(clean(less)))
     if last.found.why:
         parts.append(Text(clean(f"In the way: {last.found.why}")))
     table = Table(title="By number of teams", title_justify="left", box=None, pad_edge=False)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trencadis.models import InvalidInputError, Job, Queue, Snapshot
 from trencadis.solver.round import Options
 from trencadis.solver.verify import verify
-from trencadis.whatif.capacity.claims import check_teams, claims_of, moment
+from trencadis.whatif.capacity.claims import check_teams, claims_of, moment, unclaimed
 from trencadis.whatif.capacity.guarantees import GuaranteeSearch, Step, marginal_milli, steps_of
 from trencadis.whatif.capacity.offers import Offer, with_mix
 from trencadis.whatif.capacity.snapshot import Status
@@ -226,9 +226,19 @@ def test_moments_know_no_limits() -> None:
     ],
 )
 def test_teams_that_can_not_be_asked_about(teams: tuple[str, ...], gpus: int, word: str) -> None:
-    snap = snapshot(node("n", 8), queue("top", limit=4), queue("a", parent="top"))
+    top, below = queue("top", limit=4), queue("a", parent="top")
+    snap = snapshot(node("n", 8), top, below, job("j", queue="a"))
     with pytest.raises(InvalidInputError, match=word):
         check_teams(snap, teams, gpus * 1_000)
+
+
+def test_no_shapes_are_no_question_and_what_is_left_over_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="no shapes"):
+        check_teams(snapshot(node("n", 8), queue("a")), ("a",), 1_000)
+    snap = snapshot(node("n", 8), queue("a"), job("gang", 4, tasks=2, queue="a"))
+    told = unclaimed(claims_of(snap, {"a": 20_000}))
+    assert told.endswith("no job fits what is left: a 16 of 20")
+    assert not unclaimed(claims_of(snap, {"a": 16_000}))
 
 
 # The command

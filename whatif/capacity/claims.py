@@ -12,7 +12,7 @@ from itertools import count
 
 from trencadis.models import Fault, InvalidInputError, Job, Queue, Snapshot
 from trencadis.models.base import GPU_MILLI
-from trencadis.models.units import Sizes
+from trencadis.models.units import Sizes, uses_gpu
 from trencadis.solver.model.problem import facts
 from trencadis.whatif.scenario import waiting_again
 
@@ -32,6 +32,18 @@ class Claim:
     """They have to start."""
 
 
+def unclaimed(claims: Sequence[Claim]) -> str:
+    """Which teams claim less than they are guaranteed, in words; empty where none does."""
+    short = [
+        f"{claim.queue} {claim.claimed_milli / 1_000:g} of {claim.guarantee_milli / 1_000:g}"
+        for claim in claims
+        if claim.claimed_milli < claim.guarantee_milli
+    ]
+    if not short:
+        return ""
+    return f"Claimed is less than guaranteed, as no job fits what is left: {', '.join(short)}"
+
+
 def leaves(snapshot: Snapshot) -> tuple[str, ...]:
     """The queues that jobs belong to, by name."""
     parents = {queue.parent for queue in snapshot.queues}
@@ -39,7 +51,7 @@ def leaves(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def check_teams(snapshot: Snapshot, teams: Sequence[str], guarantee_milli: int) -> None:
-    """Raises InvalidInputError for names that are no leaf queues, or whose limits are lower."""
+    """Raises InvalidInputError for names that are no leaf queues, for limits, for no shapes."""
     faults, known = [], leaves(snapshot)
     queues = {queue.name: queue for queue in snapshot.queues}
     for team in dict.fromkeys(teams):
@@ -53,6 +65,9 @@ def check_teams(snapshot: Snapshot, teams: Sequence[str], guarantee_milli: int) 
             faults += _limited(queues, team, guarantee_milli)
     if not teams:
         faults.append(Fault("team", "the snapshot has no queue"))
+    if not any(uses_gpu(job.request) for job in snapshot.jobs):
+        message = "no job of the snapshot asks for GPUs: there are no shapes to claim them in"
+        faults.append(Fault("guarantee-each", message))
     if faults:
         raise InvalidInputError(faults)
 

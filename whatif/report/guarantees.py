@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trencadis.whatif.capacity.claims import unclaimed
 from trencadis.whatif.capacity.guarantees import Step, marginal_milli
 from trencadis.whatif.report.capacity import MEANS, mix_words
 from trencadis.whatif.report.charts import stacks
@@ -38,6 +39,8 @@ def guarantee_report(
             f"{promise}, at once: {mix_words(offers, best.mix)}. {MEANS[last.found.status]}",
             fleet(offers, best.mix, money),
         ]
+    if less := unclaimed(last.claims):
+        answer.append(f"{less}.")
     if last.found.why:
         answer.append(f"In the way: {last.found.why}")
     price = "none found" if last.price_milli is None else money.hour(last.price_milli)
