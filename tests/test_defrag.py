@@ -64,6 +64,18 @@ def sound(snap: Snapshot) -> Plan:
     return plan
 
 
+def test_where_the_scheduler_chooses_the_gpus_a_move_names_none() -> None:
+    by_index = sound(fewest())
+    snap = fewest()
+    counted = tuple(node.model_copy(update={"precision": "node"}) for node in snap.nodes)
+    plan = sound(snap.model_copy(update={"nodes": counted}))
+    assert {task.gpus for move in plan.moves for task in move.to} == {None}
+    assert [(m.job, m.step, m.to[0].node, m.lets_in) for m in plan.moves] == [
+        (m.job, m.step, m.to[0].node, m.lets_in) for m in by_index.moves
+    ]
+    assert plan.proof == by_index.proof
+
+
 def test_two_jobs_move_for_a_job_that_fits_nowhere() -> None:
     snap = fewest()
     plan = sound(snap)

@@ -26,9 +26,11 @@ from trencadis.adapters.live.hooks import HookError, tell
 from trencadis.adapters.live.lock import locked
 from trencadis.adapters.live.logs import decision, setup
 from trencadis.adapters.live.loop import Loop
+from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.shadow import Shadow
 from trencadis.adapters.live.store import Intent
 from trencadis.models import InvalidInputError, Plan, Snapshot
+from trencadis.models.plan import Reconfigure, Resize
 from trencadis.solver.round import Options, solve
 
 
@@ -266,3 +268,25 @@ def test_a_victim_that_began_again_since_the_plan_is_spared(anew: bool, tmp_path
     reading = fake.read({})
     (stop,) = (s for s in rehearse(live, plan, reading.snapshot, reading) if s.kind == "preempt")
     assert stop.blocked == ("the job has been started anew since" if anew else None)
+
+
+def test_running_jobs_keep_their_tasks_and_layouts_stay(tmp_path: Path) -> None:
+    """A plan that was made without knowing that is told so, line by line."""
+    fake = Fake({"a": Work(1, nodes=2, state="running", on=("n1", "n2"), start=T0)})
+    live = context(fake, tmp_path / "state")
+    reading = fake.read({})
+    job = reading.snapshot.jobs[0].model_copy(update={"tasks": 3, "min_tasks": 1})
+    elastic = reading.snapshot.model_copy(update={"jobs": (job,)})
+    (rigid,) = overlay(Reading(elastic, reading.jobs), live.store, fake.now).jobs
+    assert (rigid.tasks, rigid.min_tasks) == (2, None)
+    plan = first_fit(reading.snapshot).model_copy(
+        update={
+            "resizes": (Resize(job="a", at=T0, remove=rigid.allocation[:1]),),
+            "reconfigures": (Reconfigure(node="n1", gpu=0, step=1, before=(), after=()),),
+        }
+    )
+    steps = rehearse(live, plan, elastic, reading)
+    assert {step.kind: bool(step.blocked) for step in steps} == {
+        "resize": True,
+        "reconfigure": True,
+    }

@@ -31,7 +31,7 @@ def test_the_section_replaces_itself() -> None:
     once = inserted("# Results\n\nold\n", "new\n")
     assert once == f"# Results\n\nold\n\n{BEGIN}\nnew\n{END}\n"
     assert inserted(once + "\n## After\n", "newer\n") == (
-        f"# Results\n\nold\n\n{BEGIN}\nnewer\n{END}\n## After\n"
+        f"# Results\n\nold\n\n{BEGIN}\nnewer\n{END}\n\n## After\n"
     )
 
 

@@ -58,9 +58,15 @@ def _said(plan: dict[str, Any], job: str) -> dict[str, Any] | None:
     for preempt in plan.get("preempts", ()):
         if preempt["job"] == job:
             return {"decision": "preempt", "room_for": preempt.get("makes_room_for", [])}
+    for move in plan.get("moves", ()):
+        if move["job"] == job:
+            return {"decision": "move", "nodes": sorted({task["node"] for task in move["to"]})}
     for entry in plan.get("pending", ()):
         if entry["job"] == job:
-            return {"decision": "wait", "code": entry["code"], "reason": entry["sentence"]}
+            kept = [r for r in plan.get("reserves", ()) if r["job"] == job]
+            nodes = sorted({task["node"] for reserve in kept for task in reserve["allocation"]})
+            more = {"keeps": nodes} if kept else {}
+            return {"decision": "wait", "code": entry["code"], "reason": entry["sentence"], **more}
     return None
 
 

@@ -6,19 +6,18 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
+from trencadis.adapters.live import stops
 from trencadis.adapters.live.cluster import PREFIX, JobView, Reading, RefusedError
 from trencadis.adapters.live.context import Context
-from trencadis.adapters.live.ground import Ground, may_start, may_stop
-from trencadis.adapters.live.hooks import HookError, tell
+from trencadis.adapters.live.ground import Ground, may_move, may_start, may_stop
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import on_nodes, withdraw
 from trencadis.adapters.live.relayout import Change, avoid, change_layout, changes
 from trencadis.adapters.live.reserves import LONGEST, forget, keep, needless, taken
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
-from trencadis.models.plan import Preempt, Reserve
+from trencadis.models.plan import Move, Preempt, Reserve
 from trencadis.models.preconditions import START_PRECONDITIONS
 
 
@@ -53,7 +52,10 @@ def carry_out(
             if isinstance(action, Change):
                 avoid(context, plan, action)
         elif isinstance(action, Preempt):
-            _announce(context, action, reading.jobs[step.job], epoch)
+            stops.preempt(context, action, reading.jobs[step.job], epoch)
+        elif isinstance(action, Move):
+            after = _earlier(plan, action, reading)
+            stops.move(context, action, decided_on, after, epoch, reading.jobs[step.job])
         elif isinstance(action, Start):
             _start(context, action, before, reading.jobs[step.job], epoch)
         elif isinstance(action, Change):
@@ -70,7 +72,7 @@ def rehearse(context: Context, plan: Plan, decided_on: Snapshot, reading: Readin
 
 def _steps(
     context: Context, plan: Plan, before: Mapping[str, Job], reading: Reading
-) -> Iterator[tuple[Step, Preempt | Start | Reserve | Change | None]]:
+) -> Iterator[tuple[Step, Preempt | Move | Start | Reserve | Change | None]]:
     scope = context.config.scope
     ground = Ground(overlay(reading, context.store, context.clock()), scope)
     intents = context.store.intents()
@@ -94,6 +96,17 @@ def _steps(
             Step("reconfigure", change.name or change.node, (change.node,), change.blocked),
             change,
         )
+    for move in sorted(plan.moves, key=lambda action: (action.step, action.job)):
+        view = reading.jobs.get(move.job)
+        blocked = may_move(move, before.get(move.job), view, scope, plan.now)
+        missing = sorted(set(_earlier(plan, move, reading)) - stopped)
+        if blocked is None and missing:
+            blocked = f"{missing[0]}, which is to leave first, isn't moved"
+        if move.job in busy or move.job in stopped:
+            blocked = "an action for it is under way"
+        if blocked is None:
+            stopped.add(move.job)
+        yield Step("move", move.job, _nodes(move), blocked), move
     busy_groups = {_group(before, start) for start in plan.starts if start.job in busy}
     begun: set[str] = set()
     for start in plan.starts:
@@ -119,63 +132,33 @@ def _steps(
     for reserve in plan.reserves:
         why = needless(reserve, reading, context.config)
         yield Step("reserve", reserve.job, _nodes(reserve), None, why), reserve
-    for kind, jobs in (
-        ("move", [move.job for move in plan.moves]),
-        ("resize", [resize.job for resize in plan.resizes]),
-    ):
-        for job in jobs:
-            yield Step(kind, job, (), f"this version sends no {kind}"), None
+    # The rounds' own plans have none of these: `overlay` and the readings forbid them.
+    for resize in plan.resizes:
+        yield Step("resize", resize.job, (), "jobs that run are not resized"), None
+    for repair in plan.repairs:
+        yield Step("repair", repair.job, (), "nothing adds tasks to a job that runs"), None
 
 
-def _nodes(action: Start | Reserve) -> tuple[str, ...]:
-    return tuple(sorted({task.node for task in action.allocation}))
+def _earlier(plan: Plan, move: Move, reading: Reading) -> list[str]:
+    """The jobs of earlier steps that are now where this one is to go."""
+    to = set(_nodes(move))
+    return sorted(
+        other.job
+        for other in plan.moves
+        if other.step < move.step
+        and other.job in reading.jobs
+        and to.intersection(reading.jobs[other.job].nodes)
+    )
+
+
+def _nodes(action: Start | Reserve | Move) -> tuple[str, ...]:
+    tasks = action.to if isinstance(action, Move) else action.allocation
+    return tuple(sorted({task.node for task in tasks}))
 
 
 def _group(before: Mapping[str, Job], start: Start) -> str | None:
     job = before.get(start.job)
     return None if job is None else job.group
-
-
-def _announce(context: Context, preempt: Preempt, view: JobView, epoch: int) -> None:
-    """Tells the hook, sends the signal; the grace runs from now."""
-    now = context.clock()
-    grace = max(timedelta(), preempt.gpus_free_at - preempt.at)
-    intent = Intent(
-        preempt.job,
-        "preempt",
-        "announced",
-        now,
-        now + grace,
-        nodes=view.nodes,
-        begun=view.start,
-        room_for=preempt.makes_room_for,
-        gpus=sum(len(indices or ()) for indices in view.gpus.values()),
-        lost_gpu_seconds=preempt.lost_gpu_seconds,
-        round=context.round,
-    )
-    detail: dict[str, Any] = {
-        "name": view.title,
-        "nodes": view.nodes,
-        "room_for": preempt.makes_room_for,
-        "grace_seconds": int(grace.total_seconds()),
-        "gpus": intent.gpus,
-        "lost_gpu_seconds": preempt.lost_gpu_seconds,
-    }
-    acknowledged = False
-    try:
-        acknowledged = tell(context.config.hook, {"event": "preempt", "job": view.name, **detail})
-    except HookError as error:
-        context.note("hook-failed", preempt.job, logging.WARNING, reason=str(error))
-        if context.config.hook.required:
-            return
-    context.store.begin(intent, None, epoch)
-    context.note("preempt", preempt.job, **detail)
-    if acknowledged:
-        context.note("acknowledged", preempt.job, name=view.title)
-    try:
-        context.cluster.warn(preempt.job)
-    except RefusedError as error:
-        context.note("signal-refused", preempt.job, logging.WARNING, reason=str(error))
 
 
 def _start(
@@ -213,16 +196,18 @@ def send_due(context: Context, reading: Reading, epoch: int) -> None:
     due = [intent for intent in intents if intent.phase == "waits"]
     if not due:
         return
-    stopping = {intent.job for intent in intents if intent.kind == "preempt"}
+    stopping = {intent.job for intent in intents if intent.kind != "start"}
     held = overlay(reading, context.store, context.clock())
     for intent in due:
         view = reading.jobs.get(intent.job)
-        victims = {*on_nodes(reading, intent.waits_for), *stopping.intersection(intent.waits_for)}
+        victims = stopping.intersection(intent.waits_for)
+        if not intent.moved:  # who makes room for a move may be running elsewhere by now
+            victims |= set(on_nodes(reading, intent.waits_for))
         if view is None or view.state != "waiting":
             _give_up(context, intent, "the job no longer waits")
         elif victims - stopping and not victims & stopping:
             _give_up(context, intent, f"{min(victims)} was not stopped after all")
-        elif not victims:
+        elif not victims and not _too_early(held, intent.job):
             # Its own hold is what it is about to take.
             ours = tuple(hold for hold in held.holds if hold.job != intent.job)
             free = held.model_copy(update={"holds": ours})
@@ -236,6 +221,13 @@ def send_due(context: Context, reading: Reading, epoch: int) -> None:
                 intent, "sending", terms=view.terms, epoch=epoch, deadline=deadline
             )
             _send(context, intent, view)
+
+
+def _too_early(snapshot: Snapshot, job: str) -> bool:
+    """Whether the native scheduler lets it start only later: Slurm delays a requeued job."""
+    record = next((entry for entry in snapshot.jobs if entry.name == job), None)
+    later = None if record is None else record.not_before
+    return later is not None and later > snapshot.now
 
 
 def _give_up(context: Context, intent: Intent, reason: str) -> None:

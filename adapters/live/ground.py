@@ -10,7 +10,7 @@ from trencadis.adapters.live.cluster import JobView, Reading
 from trencadis.adapters.live.config import Scope
 from trencadis.adapters.live.parts import Parts
 from trencadis.models import Job, Snapshot, Start, TaskAllocation
-from trencadis.models.plan import Preempt
+from trencadis.models.plan import Move, Preempt
 from trencadis.models.preconditions import Precondition
 from trencadis.solver.capacity import Capacity, capacity, vector
 
@@ -114,7 +114,11 @@ def may_start(ground: Ground, start: Start, reading: Reading) -> str | None:
 
 
 def may_stop(
-    preempt: Preempt, before: Job | None, view: JobView | None, scope: Scope, decided: datetime
+    action: Preempt | Move,
+    before: Job | None,
+    view: JobView | None,
+    scope: Scope,
+    decided: datetime,
 ) -> str | None:
     """Why a job must not be stopped; None if it may.
 
@@ -123,7 +127,7 @@ def may_stop(
     """
     if view is None or before is None:
         return "the job is no longer there"
-    if view.state != "running" and Precondition.JOB_RUNNING_THERE in preempt.preconditions:
+    if view.state != "running" and Precondition.JOB_RUNNING_THERE in action.preconditions:
         return f"the job is {view.state}"
     if not view.stoppable:
         return "the job can't be stopped: out of scope, or unable to start again"
@@ -134,4 +138,20 @@ def may_stop(
     moved = {task.node for task in before.allocation} != set(view.nodes)
     if younger or moved or view.start != before.start:
         return "the job has been started anew since"
+    return None
+
+
+def may_move(
+    move: Move, before: Job | None, view: JobView | None, scope: Scope, decided: datetime
+) -> str | None:
+    """Why a job must not be stopped to go on elsewhere; None if it may. See `may_stop`."""
+    blocked = may_stop(move, before, view, scope, decided)
+    if blocked is not None or view is None:
+        return blocked
+    to = sorted({task.node for task in move.to})
+    outside = [node for node in to if not scope.has_node(node)]
+    if outside:
+        return f"node {outside[0]} is out of scope"
+    if set(to) == set(view.nodes):
+        return "it stays on its nodes, where the scheduler chooses the GPUs"
     return None

@@ -27,7 +27,7 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         view = reading.jobs.get(intent.job)
         gone = view is None or view.state in ("waiting", "ended")
         stopping = intent.phase == "stopping" or (view is not None and view.state == "leaving")
-        if intent.kind == "preempt" and stopping and not gone:
+        if intent.kind != "start" and stopping and not gone:
             # It can't be called back: the job waits again soon, and is given back then.
             leaving.append(intent.job)
         elif intent.kind == "preempt" and view is not None and view.state == "waiting":

@@ -24,9 +24,11 @@ def overlay(reading: Reading, store: Store, now: datetime) -> Snapshot:
     refusals = store.refusals(now)
     counts = preemptions(store)
     snapshot = reading.snapshot
-    jobs = tuple(_history(_refused(job, refusals), counts) for job in snapshot.jobs)
+    jobs = tuple(_history(_refused(_rigid(job), refusals), counts) for job in snapshot.jobs)
     snapshot = snapshot.model_copy(update={"jobs": jobs, "budget_use": budget_use(store, now)})
-    under_way = _under_way(snapshot, intents, now)
+    # Where a job is about to move nothing else starts until it has left.
+    moving = {node for intent in intents if intent.kind == "move" for node in intent.targets}
+    under_way = cordoned(_under_way(snapshot, intents, now), moving)
     kept = holds(under_way, store)
     for promised in (kept, ()) if kept else ((),):
         found = under_way.model_copy(update={"holds": (*under_way.holds, *promised)})
@@ -37,6 +39,13 @@ def overlay(reading: Reading, store: Store, now: datetime) -> Snapshot:
         return found
     # Others have taken what was meant for a start: until it is settled nobody starts there.
     return _avoided(snapshot, intents)
+
+
+def _rigid(job: Job) -> Job:
+    """A running job keeps the tasks that it has: nothing that we could send changes them."""
+    if not job.on_nodes or job.min_tasks is None:
+        return job
+    return job.model_copy(update={"tasks": len(job.allocation), "min_tasks": None})
 
 
 def _refused(job: Job, refusals: Mapping[str, set[str] | None]) -> Job:
@@ -64,7 +73,7 @@ def _under_way(snapshot: Snapshot, intents: Sequence[Intent], now: datetime) -> 
         update: dict[str, Any] = {}
         if intent is None:
             pass
-        elif intent.kind == "preempt":
+        elif intent.kind != "start":
             if job.state == "running":
                 update = {"state": "draining", "drain_ends": max(intent.deadline, now)}
         elif not job.on_nodes:
@@ -116,9 +125,9 @@ def preemptions(store: Store) -> dict[str, tuple[int, datetime]]:
 def budget_use(store: Store, now: datetime) -> BudgetUse:
     """What preemptions of the sliding windows have used, those under way included."""
 
-    def total(what: str, span: timedelta) -> int:
-        query = f"SELECT {what} FROM events WHERE kind = 'preempt' AND at > ?"
-        (row,) = store.rows(query, stamp(now - span))
+    def total(what: str, span: timedelta, kind: str = "preempt") -> int:
+        query = f"SELECT {what} FROM events WHERE kind = ? AND at > ?"
+        (row,) = store.rows(query, kind, stamp(now - span))
         return int(row[0] or 0)
 
     day, hour = timedelta(days=1), timedelta(hours=1)
@@ -126,4 +135,5 @@ def budget_use(store: Store, now: datetime) -> BudgetUse:
         preempted_gpus_last_hour=total("SUM(json_extract(detail, '$.gpus'))", hour),
         preempted_jobs_last_day=total("COUNT(*)", day),
         lost_gpu_seconds_last_day=total("SUM(json_extract(detail, '$.lost_gpu_seconds'))", day),
+        moves_last_hour=total("COUNT(*)", hour, "move"),
     )

@@ -19,7 +19,7 @@ def reconcile(context: Context, reading: Reading) -> None:
     """Settles what the reading answers. UnavailableError ends it; the next round goes on."""
     starts: defaultdict[str, list[Intent]] = defaultdict(list)
     for intent in context.store.intents():
-        if intent.kind == "preempt":
+        if intent.kind != "start":
             _stop(context, intent, reading.jobs.get(intent.job))
         elif intent.phase == "called-off":
             after_all(context, intent, reading.jobs.get(intent.job))
@@ -143,6 +143,8 @@ def withdraw(context: Context, intent: Intent, view: JobView | None, trouble: st
 def _stop(context: Context, intent: Intent, view: JobView | None) -> None:
     if view is None:
         context.finish(intent, "gone", reason="no longer there")
+    elif view.state == "waiting" and intent.kind == "move":
+        _goes_on(context, intent)
     elif view.state == "waiting":
         _preempted(context, intent, view)
     elif view.state == "running" and view.start != intent.begun:
@@ -176,6 +178,16 @@ def _send_stop(context: Context, intent: Intent, view: JobView) -> None:
         context.cluster.stop(intent.job)
     except RefusedError as error:
         context.finish(intent, "stop-refused", logging.WARNING, name=view.title, reason=str(error))
+
+
+def _goes_on(context: Context, intent: Intent) -> None:
+    """Its run has ended; it starts where it is to go as soon as there is room."""
+    start = timedelta(seconds=context.config.start_timeout_seconds)
+    deadline = context.clock() + start
+    context.store.advance(
+        intent, "waits", kind="start", nodes=intent.targets, deadline=deadline
+    )
+    context.note("left", intent.job, to=intent.targets, gpus=intent.gpus)
 
 
 def _preempted(context: Context, intent: Intent, view: JobView) -> None:

@@ -52,24 +52,35 @@ class Intent:
     """An action under way. Written before anything is sent, so that a crash leaves no question."""
 
     job: str
-    kind: Literal["start", "preempt"]
+    kind: Literal["start", "preempt", "move"]
+    """A move is a start as soon as its run has ended."""
     phase: Phase
     at: datetime
     deadline: datetime
     nodes: tuple[str, ...] = ()
     allocation: tuple[Mapping[str, Any], ...] = ()
-    """A start's tasks, as in the plan."""
+    """A start's tasks, as in the plan; where a move goes."""
     group: str | None = None
     waits_for: tuple[str, ...] = ()
     """Jobs that must have left their nodes first."""
     begun: datetime | None = None
-    """When the run that is to be stopped began: a later run is another one."""
+    """When the run that is to be stopped, or was moved, began: a later run is another one."""
     room_for: tuple[str, ...] = ()
     gpus: int = 0
     lost_gpu_seconds: int = 0
     round: int | None = None
     reserved: bool = False
     """Of a start: the native scheduler keeps nodes for it."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The nodes of its tasks."""
+        return tuple(sorted({str(task["node"]) for task in self.allocation}))
+
+    @property
+    def moved(self) -> bool:
+        """Whether it is a start that goes on with a move."""
+        return self.kind == "start" and self.begun is not None
 
     @property
     def tasks(self) -> tuple[TaskAllocation, ...]:

@@ -50,13 +50,13 @@ MEASURES = (
 )  # fmt: skip
 
 
-def inserted(document: str, section: str) -> str:
+def inserted(document: str, section: str, begin: str = BEGIN, end: str = END) -> str:
     """The document with the section between its marks, at its end if they are not there."""
-    marked = f"{BEGIN}\n{section}{END}\n"
-    if BEGIN not in document:
+    marked = f"{begin}\n{section}{end}\n"
+    if begin not in document:
         return f"{document.rstrip()}\n\n{marked}"
-    before, _, rest = document.partition(BEGIN)
-    return before + marked + rest.partition(END)[2].lstrip("\n")
+    before, _, rest = document.partition(begin)
+    return before + marked + rest.partition(end)[2].removeprefix("\n")
 
 
 def page(rows: dict[Case, Row], said: dict[str, list[Said]]) -> str:

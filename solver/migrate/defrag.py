@@ -10,6 +10,7 @@ from trencadis.models.order import in_order
 from trencadis.models.plan import Made
 from trencadis.solver.metrics import metrics
 from trencadis.solver.migrate.compact import Compaction, compact
+from trencadis.solver.migrate.counted import by_index, by_number
 from trencadis.solver.migrate.let_in import Entry, let_in
 from trencadis.solver.migrate.movers import movers, moves_left
 from trencadis.solver.migrate.yard import Yard
@@ -34,6 +35,15 @@ def defrag(snapshot: Snapshot) -> Plan:
     """
     warnings = tuple(sorted(fault.message for fault in check(snapshot)))
     snapshot = in_order(snapshot)
+    named = by_index(snapshot)
+    if named != snapshot:
+        plan = by_number(_defrag(named, warnings), snapshot)
+        if not verify(snapshot, plan, prepare(snapshot)).violations:
+            return plan
+    return _defrag(snapshot, warnings)
+
+
+def _defrag(snapshot: Snapshot, warnings: tuple[str, ...]) -> Plan:
     read, prepared = facts(snapshot), prepare(snapshot)
     most = moves_left(snapshot)
     may = movers(snapshot, read.capacity.resources) if most else {}

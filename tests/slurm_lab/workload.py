@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from slurm_lab.lab import Lab
 
 ACCOUNTS = ("alpha", "beta")
+GUARANTEE = 16
+"""GPUs of each account, as in CONFIG."""
 # GPUs per node, nodes, how many of them an account has.
 KINDS = ((1, 1, 8), (2, 1, 4), (4, 1, 4), (8, 1, 2), (8, 2, 2))
 
@@ -48,16 +51,18 @@ class Wish:
     def options(self) -> list[str]:
         """For sbatch."""
         return [
-            "-A", self.account, "-p", self.partition, "-N", str(self.nodes), "-c", "2", "-t", "1",
-            f"--gres=gpu:h100:{self.gpus}",
+            "-A", self.account, "-p", self.partition, "-N", str(self.nodes), "-c", "2",
+            "-t", str(-(-self.seconds // 60)), f"--gres=gpu:h100:{self.gpus}",
         ]  # fmt: skip
 
 
-def mixed(seed: int = 1, most: int | None = None) -> list[Wish]:
-    """The jobs, in the order of their submission."""
+def mixed(
+    seed: int = 1, most: int | None = None, seconds: tuple[int, int] = (2, 5)
+) -> list[Wish]:
+    """The jobs, in the order of their submission; `seconds`: the shortest and the longest."""
     draw = random.Random(seed)
     wishes = [
-        Wish(account, gpus, nodes, draw.randint(2, 5), draw.choice(("high", "low", "low")))
+        Wish(account, gpus, nodes, draw.randint(*seconds), draw.choice(("high", "low", "low")))
         for account in ACCOUNTS
         for gpus, nodes, number in KINDS
         for _ in range(number)
@@ -89,6 +94,8 @@ class Outcome:
     makespan_s: float
     used: float
     """Part of the GPU-seconds until the end that jobs ran."""
+    short_gpu_s: float
+    """GPU-seconds that accounts with waiting jobs were below what they are guaranteed of them."""
 
 
 def outcome(lab: Lab, jobs: dict[str, Wish], began: float) -> Outcome:
@@ -108,4 +115,23 @@ def outcome(lab: Lab, jobs: dict[str, Wish], began: float) -> Outcome:
         high_wait_s=sum(high) / max(1, len(high)),
         makespan_s=makespan,
         used=ran / (makespan * 8 * len(lab.names)),
+        short_gpu_s=sum(_short(jobs, starts, ends, name, began) for name in ACCOUNTS),
     )
+
+
+def _short(
+    jobs: dict[str, Wish],
+    starts: dict[str, float],
+    ends: dict[str, float],
+    account: str,
+    began: float,
+) -> float:
+    """Over time: what is guaranteed of all that the account wants, less what it has."""
+    mine = {job: wish.gpus * wish.nodes for job, wish in jobs.items() if wish.account == account}
+    moments = sorted({began, *(starts[job] for job in mine), *(ends[job] for job in mine)})
+    total = 0.0
+    for now, then in pairwise(moments):
+        wanted = sum(size for job, size in mine.items() if now < ends[job])
+        has = sum(size for job, size in mine.items() if starts[job] <= now < ends[job])
+        total += max(0, min(GUARANTEE, wanted) - has) * (then - now)
+    return total

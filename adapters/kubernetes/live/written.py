@@ -134,6 +134,8 @@ def _write(cluster: KubernetesCluster, step: Step, plan: Plan, reading: Reading)
             cluster.start(step.job, start.allocation, reading.jobs[step.job])
         elif step.kind == "reconfigure":
             cluster.layouts.change(step.nodes[0], step.job)
+        elif step.kind == "move":
+            return _skipped(step, "it is stopped first, and starts when its pods are made anew")
         else:
             return _skipped(step, "a reservation is the loop's own, and ends with it")
     except RefusedError as error:

@@ -100,6 +100,10 @@ class SlurmCluster:
         scope = self.config.live.scope
         return snapshot.model_copy(
             update={
+                # A layout that the plan counts on would have to be there: none is sent.
+                "policy": snapshot.policy.model_copy(
+                    update={"mig": snapshot.policy.mig.model_copy(update={"reconfigure": "forbid"})}
+                ),
                 "jobs": tuple(self._job(job, prepared, documents) for job in snapshot.jobs),
                 "nodes": tuple(
                     node
