@@ -6,7 +6,7 @@ from datetime import timedelta
 from itertools import combinations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.build import NOW, ago, at, demand, hold, job, nodes, running, snapshot
 
@@ -325,6 +325,7 @@ def crowded(draw: st.DrawFn) -> Snapshot:
     )
 
 
+@settings(deadline=None)
 @given(crowded())
 def test_no_set_of_moves_gains_more(snap: Snapshot) -> None:
     plan = sound(snap)
@@ -351,6 +352,7 @@ def test_larger_clusters_are_compacted_node_by_node() -> None:
     assert plan.proof.stages[0].bound < plan.proof.stages[0].objective
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_plans_with_waiting_jobs_are_sound(data: st.DataObject) -> None:
     snap = data.draw(crowded())
