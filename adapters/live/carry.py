@@ -129,10 +129,18 @@ def _steps(
         if blocked is None:
             begun.add(start.job)
         yield Step("start", start.job, nodes, blocked), start
+    yield from _reserves(context, plan, reading)
+    yield from _never_sent(plan)
+
+
+def _reserves(context: Context, plan: Plan, reading: Reading) -> Iterator[tuple[Step, Reserve]]:
     for reserve in plan.reserves:
         why = needless(reserve, reading, context.config)
         yield Step("reserve", reserve.job, _nodes(reserve), None, why), reserve
-    # The rounds' own plans have none of these: `overlay` and the readings forbid them.
+
+
+def _never_sent(plan: Plan) -> Iterator[tuple[Step, None]]:
+    """The rounds' own plans have none of these: `overlay` and the readings forbid them."""
     for resize in plan.resizes:
         yield Step("resize", resize.job, (), "jobs that run are not resized"), None
     for repair in plan.repairs:

@@ -100,9 +100,13 @@ class SlurmCluster:
         scope = self.config.live.scope
         return snapshot.model_copy(
             update={
-                # A layout that the plan counts on would have to be there: none is sent.
+                # A layout that the plan counts on would have to be there, and none is sent; nor
+                # does anything add a task to a job that runs.
                 "policy": snapshot.policy.model_copy(
-                    update={"mig": snapshot.policy.mig.model_copy(update={"reconfigure": "forbid"})}
+                    update={
+                        "mig": snapshot.policy.mig.model_copy(update={"reconfigure": "forbid"}),
+                        "repairs": False,
+                    }
                 ),
                 "jobs": tuple(self._job(job, prepared, documents) for job in snapshot.jobs),
                 "nodes": tuple(
@@ -111,8 +115,6 @@ class SlurmCluster:
                     else node.model_copy(update={"cordoned": True})
                     for node in snapshot.nodes
                 ),
-                # Nothing adds a task to a job that runs.
-                "policy": snapshot.policy.model_copy(update={"repairs": False}),
             }
         )
 
