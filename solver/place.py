@@ -189,8 +189,12 @@ class _Placer:
         for name in taken:
             member = self.eligible[name]
             groups[member.group or f"\n{name}"].append(member)
+        size = Counter(job.group for job in self.eligible.values())
         for members in groups.values():
-            whole = all(member.name in solid for member in members)
+            # Counts that were rounded down may have sent some of a group nowhere at all.
+            group = members[0].group
+            whole = group is None or len(members) == size[group]
+            whole = whole and all(member.name in solid for member in members)
             for member in members:
                 if whole:
                     way, bundles = solid[member.name]

@@ -178,3 +178,18 @@ def test_an_exclusive_job_keeps_out_gangs_in_domains_that_ask_for_nothing() -> N
     ]
     node = build.node("n1", 1, fabric=("s0", "l0"))
     solve_exactly(build.snapshot(node, *jobs, levels=("spine", "leaf")))
+
+
+@pytest.mark.parametrize("patterns", [1, 2, 3_000])
+def test_a_group_that_rounding_splits_waits_or_starts_as_a_whole(patterns: int) -> None:
+    jobs = [
+        build.job("a", 1, group="g", waited=600),
+        build.job("b", 2, group="g", waited=600),
+        build.job("c", 1, runtime_seconds=600, waited=600),
+        build.job("d", 1, waited=600),
+    ]
+    nodes = [build.node("n0", 2), build.node("n1", 1, "h100"), build.node("n2", 2, "h100")]
+    # The faster model makes half a start on it worth more than a whole one elsewhere.
+    found = build.snapshot(*nodes, *jobs, gpu_speed_milli={"a100": 1_000, "h100": 2_500})
+    options = Options(workers=1, thresholds=Thresholds(1, patterns, splits=0, whole=0, parts=0))
+    assert_bounds_hold(found, solve(found, options))
