@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -70,12 +71,14 @@ def search(
     stop: threading.Event,
     further: Sequence[Row] = (),
     enough: Callable[[list[int]], bool] | None = None,
+    patience: float = 0.0,
     hear: Hear | None = None,
 ) -> Outcome:
     """Minimises the objective within the window.
 
     `hint`: where to start looking. `target`: the search ends early at this value or below.
-    `further`: rows besides the program's. `enough`: says of a solution whether to end with it.
+    `further`: rows besides the program's. `enough`: says of a solution whether to end with it;
+    `patience`: going on before that, as a part of the time it took (not in deterministic mode).
     `hear`: called in this thread with solutions and bounds while the search goes on; what it
     raises ends the search.
     """
@@ -109,7 +112,8 @@ def search(
         # CP-SAT calls back in threads of its own; the listener is called in this one.
         news = SimpleQueue()
         solver.best_bound_callback = _Bounds(constant, news)
-    status = _run(solver, model, _Enough(goal, columns, enough, news), stop, news, hear)
+    callback = _Enough(goal, columns, enough, 0.0 if effort.deterministic else patience, news)
+    status = _run(solver, model, callback, stop, news, hear)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         # Without a solution CP-SAT's bound may never have been set: it is not to be trusted.
         return Outcome(None, None, optimal=False, infeasible=status == cp_model.INFEASIBLE)
@@ -174,17 +178,21 @@ def _configure(solver: cp_model.CpSolver, effort: Effort) -> None:
 
 
 class _Enough(cp_model.CpSolverSolutionCallback):
-    """Ends the search at the first solution that is good enough."""
+    """Ends the search at the first solution that is good enough, or a while later."""
 
     def __init__(
         self,
         target: float,
         columns: Sequence[cp_model.IntVar | int],
         enough: Callable[[list[int]], bool] | None,
+        patience: float,
         news: SimpleQueue[News] | None,
     ) -> None:
         super().__init__()
         self.target, self.columns, self.enough, self.news = target, columns, enough, news
+        self.patience, self.began = patience, time.monotonic()
+        self.until = math.inf
+        """When to end with what there is."""
 
     def on_solution_callback(self) -> None:
         """Called by CP-SAT for each improving solution."""
@@ -193,8 +201,10 @@ class _Enough(cp_model.CpSolverSolutionCallback):
             values = [c if isinstance(c, int) else self.value(c) for c in self.columns]
             if self.news is not None:
                 self.news.put(News(values, None))
-            reached = reached or (self.enough is not None and self.enough(values))
-        if reached:
+            if self.enough is not None and self.until == math.inf and self.enough(values):
+                now = time.monotonic()
+                self.until = now + self.patience * (now - self.began)
+        if reached or self.until <= time.monotonic():
             self.stop_search()
 
 
@@ -231,7 +241,7 @@ def _run(
     try:
         while thread.is_alive():
             thread.join(0.05)
-            if stop.is_set():
+            if stop.is_set() or time.monotonic() >= enough.until:
                 solver.stop_search()
                 thread.join()
             _pass_on(news, hear)

@@ -40,7 +40,7 @@ CORE_SHARE = 0.1
 """Part of the time left that one core problem may take."""
 ENOUGH = 0.01
 """Part of the gap that a core problem may leave open."""
-FEW = 40
+FEW = 120
 """So many fractional places a search can settle; above, jobs are lifted out of them first."""
 
 

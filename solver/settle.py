@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from trencadis.solver.blend import blended
 from trencadis.solver.bound import Ints
 from trencadis.solver.clock import Limits
-from trencadis.solver.core import WHOLE, whole_part
+from trencadis.solver.core import WHOLE, fractional, whole_part
 from trencadis.solver.cpsat import Hear, News, Window, search
 from trencadis.solver.guide import Guide
 from trencadis.solver.model.build import Model
@@ -28,10 +30,17 @@ class Reach:
     """Pieces of each stage that may start a unit less."""
     more: bool
     """Whether these may start a unit more as well."""
+    elsewhere: Literal["nobody", "parts", "all"]
+    """Who may go to domains that the guide does not use: only kinds of jobs that it has in parts,
+    or all."""
 
 
-NEAR = Reach(patterns=600, close=60, more=False)
-WIDE = Reach(patterns=2_000, close=200, more=True)
+REACHES = (
+    Reach(patterns=600, close=60, more=False, elsewhere="nobody"),
+    Reach(patterns=600, close=60, more=False, elsewhere="parts"),
+    Reach(patterns=2_000, close=200, more=True, elsewhere="all"),
+)
+"""The next one where nothing good enough is near; that there is nothing is soon seen."""
 TIME = 0.4
 """Part of the time left that one search may take."""
 AT_LEAST = 3.0
@@ -40,8 +49,12 @@ STEPS = 3
 """Bins by which the number of a pattern may differ from the guide's."""
 DRIFT = 6
 """The same for sums over many patterns or jobs."""
-STRATEGIES = ("reduced_costs", "max_lp", "quick_restart_no_lp")
-"""The first two find nearly every settled point, the third sees soonest that there is none."""
+STRATEGIES = ("reduced_costs", "default_lp")
+"""Of CP-SAT's portfolio, without presolve. The first finds most points soonest, some only the
+second; more of them wait for each other on two cores."""
+PATIENCE = 0.5
+"""After a point that is good enough, so much longer: a little slack in one tier spoils the bounds
+of those below by far more."""
 SHARE = 0.1
 """Part of the gap that whole numbers may use up: what a stage leaves open, later ones exploit."""
 
@@ -56,7 +69,7 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
 
     counts: list[int] | None = None
     hint = np.rint(guide.point).astype(np.int64)
-    for reach in (NEAR, WIDE):
+    for reach in REACHES:
         if limits.over():
             break
         low, high = _window(model, guide, reach)
@@ -69,10 +82,13 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             np.clip(hint, low, high).tolist(),
             None,
             replace(
-                limits.effort(max(AT_LEAST, TIME * limits.clock.left())), strategies=STRATEGIES
+                limits.effort(max(AT_LEAST, TIME * limits.clock.left())),
+                presolve=False,
+                strategies=STRATEGIES,
             ),
             limits.stop,
             enough=enough,
+            patience=PATIENCE,
             hear=_hears(program, limits),
         )
         if outcome.solution is not None:
@@ -126,13 +142,10 @@ def _window(model: Model, guide: Guide, reach: Reach) -> tuple[Ints, Ints]:
     parts = np.array(list(columns.parts.values()), dtype=np.int64)
     for some in (fills[point[fills] > WHOLE], cheap, parts):
         less[some] = more[some] = STEPS
-    for places in (*columns.places.values(), *columns.segments.values()):
-        for column in places.values():
-            if point[column] > WHOLE:
-                less[column] = more[column] = 1
+    for places in _places(model, guide, reach):
+        less[places] = more[places] = 1
 
     pieces = _close_pieces(guide, reach.close)
-    ceil[guide.pieces] = floor[guide.pieces]
     less[pieces] = 1
     more[pieces] = 1 if reach.more else 0
     _free_sums(model, less, more)
@@ -141,6 +154,24 @@ def _window(model: Model, guide: Guide, reach: Reach) -> tuple[Ints, Ints]:
     for column in columns.shortfalls:
         low[column], high[column] = model.program.low[column], model.program.high[column]
     return np.minimum(low, high), np.maximum(low, high)
+
+
+def _places(model: Model, guide: Guide, reach: Reach) -> Iterator[Ints]:
+    """Columns of jobs by domain. Where the guide has parts of jobs, whole ones may fit nowhere but
+    in a domain that it does not use, or one level up."""
+    columns, shapes = model.columns, model.problem.demand.shapes
+    tables: list[list[Ints]] = []
+    for shape in shapes:
+        ways = [alt.way for alt in shape.alternatives if alt.way in columns.places]
+        of_shape = [columns.places[way] for way in ways]
+        of_shape += [columns.segments[way] for way in ways if way in columns.segments]
+        tables.append([np.array(list(table.values()), dtype=np.int64) for table in of_shape])
+    for some in tables:
+        everywhere = reach.elsewhere == "all"
+        if reach.elsewhere == "parts":
+            everywhere = any(fractional(guide.point[table]).any() for table in some)
+        for table in some:
+            yield table if everywhere else table[guide.point[table] > WHOLE]
 
 
 def _close_pieces(guide: Guide, number: int) -> Ints:
