@@ -56,6 +56,8 @@ class Reason(StrEnum):
     """Fewer GPUs are idle, where it may run, than it asks for."""
     FRAGMENTED = "fragmented"
     """Enough GPUs are idle, but in pieces that are too small."""
+    MIG_LAYOUT = "mig-layout"
+    """Enough of GPUs in MIG mode is idle, but not at starts where the slices may lie."""
     CPU_MEMORY = "cpu-memory"
     """Enough GPUs are idle, but CPU, memory, resources or NVLink beside them are short."""
     TOPOLOGY = "topology"

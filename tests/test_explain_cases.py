@@ -9,6 +9,7 @@ import pytest
 
 from trencadis.models import (
     Job,
+    MigGpu,
     MigInstance,
     Plan,
     Request,
@@ -221,6 +222,8 @@ def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
     assert small.code == Reason.RESERVATION
     assert small.evidence["holders"] == "BIG"
     assert small.evidence["at"] == b.ago(-hour).isoformat()
+    assert small.evidence["until"] == b.ago(-2 * hour).isoformat()
+    assert "until 2026-01-15" in small.sentence
     assert small.evidence["runtime_seconds"] == 2 * hour
     assert remedy(small, "wait").at == b.ago(-hour)
     assert big.code == Reason.NOT_ENOUGH_FREE, big.code
@@ -499,7 +502,7 @@ def test_a_smaller_profile_is_offered_where_one_fits() -> None:
     found = Answers(
         b.snapshot(machine, on_slice("r", "2g.10gb", 0), on_slice("s", "1g.5gb", 5), wants)
     )["a"]
-    assert found.code == Reason.FRAGMENTED
+    assert found.code == Reason.MIG_LAYOUT
     shape = remedy(found, "shape")
     assert shape.sentence == "ask for 2g.10gb instead of 3g.20gb"
     assert shape.ask is not None
@@ -538,11 +541,19 @@ HOLES = (("r", "1g.5gb", 0), ("s", "1g.5gb", 1), ("t", "1g.5gb", 5))
 def test_case_5_which_job_to_stop_for_a_slice_and_when_one_ends() -> None:
     """1g at 0, 1, 5: a 3g at 4 once the last is gone, a 3g at 0 only once the first two are."""
     found = Answers(on_slices(*HOLES, wants="3g.20gb"))["a"]
-    assert found.code == Reason.FRAGMENTED
+    assert found.code == Reason.MIG_LAYOUT
     assert found.evidence["restarts"] == 1
+    assert found.evidence["gpu"] == "n1/0"
+    assert found.evidence["legal_starts"] == "3g.20gb: 0, 4"
     stop = remedy(found, "stop")
     assert stop.stop == ("t",)
     assert stop.cheapest
+    # t restarts at 2 or 3, and 4 to 7 are free.
+    move = remedy(found, "move")
+    assert move.cheapest
+    (relocation,) = move.move
+    assert relocation.job == "t"
+    assert relocation.to[0].mig[0].start in (2, 3)
     # r and s are gone after two hours, which opens start 0; t goes after three.
     assert remedy(found, "wait").at == b.ago(-2 * 3_600)
     assert remedy(found, "shape").sentence == "ask for 2g.10gb instead of 3g.20gb"
@@ -559,7 +570,7 @@ def test_case_5_a_whole_layout_takes_all_to_stop() -> None:
 def test_case_6_a_lone_4g_has_one_start() -> None:
     """Beside 3g at 0 no 4g starts, though four compute slices are free: it stops for it."""
     found = Answers(on_slices(("r", "3g.20gb", 0), wants="4g.20gb"))["a"]
-    assert found.code == Reason.FRAGMENTED
+    assert found.code == Reason.MIG_LAYOUT
     assert remedy(found, "stop").stop == ("r",)
     assert remedy(found, "wait").at == b.ago(-3_600)
 
@@ -574,3 +585,39 @@ def test_a_share_waits_for_one_of_those_that_share() -> None:
     found = Answers(b.snapshot(machine, busy, b.job("a", request=half)))["a"]
     assert len(remedy(found, "stop").stop) == 1
     assert remedy(found, "wait").at == b.ago(-3_600)
+
+
+def test_case_5_one_4g_takes_two_restarts() -> None:
+    found = Answers(on_slices(*HOLES, wants="4g.20gb"))["a"]
+    assert found.code == Reason.MIG_LAYOUT
+    assert found.evidence["restarts"] == 2
+    move = remedy(found, "move")
+    assert sorted(entry.job for entry in move.move) == ["r", "s"]
+    assert not move.cheapest
+
+
+def test_case_6_what_geometry_forbids_goes_to_another_gpu() -> None:
+    """{3g,3g,1g} needs two GPUs: for a second 3g the 1g leaves the first one."""
+    machine = b.node("n1", 2, A100, mig=(0, 1))
+    busy = [on_slice("x", "3g.20gb", 0), on_slice("y", "1g.5gb", 4)]
+    other = TaskAllocation(node="n1", gpus=(1,), mig=(MigInstance(profile="4g.20gb", start=0),))
+    busy.append(b.running("z", other, request=Request(mig=("4g.20gb",))))
+    third = TaskAllocation(node="n1", gpus=(1,), mig=(MigInstance(profile="2g.10gb", start=4),))
+    busy.append(b.running("w", third, request=Request(mig=("2g.10gb",))))
+    found = Answers(b.snapshot(machine, busy, b.job("a", request=Request(mig=("3g.20gb",)))))["a"]
+    assert found.code == Reason.MIG_LAYOUT
+    (relocation,) = remedy(found, "move").move
+    assert relocation.job == "y"
+    assert relocation.to[0].gpus == (1,)
+    assert relocation.to[0].mig[0].start == 6
+
+
+def test_slices_do_not_move_where_layouts_are_fixed() -> None:
+    layout = (("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4))
+    instances = tuple(MigInstance(profile=name, start=start) for name, start in layout)
+    machine = b.node("n1", 1, A100, mig=(0,), mig_reconfigure="forbid")
+    machine = machine.model_copy(update={"mig": (MigGpu(gpu=0, instances=instances),)})
+    wants = b.job("a", request=Request(mig=("3g.20gb",)))
+    found = Answers(b.snapshot(machine, on_slice("r", "3g.20gb", 4), wants))["a"]
+    assert remedy(found, "stop").stop == ("r",)
+    assert "no restarts" in found.no_remedy["move"]

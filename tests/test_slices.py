@@ -108,7 +108,7 @@ def with_holes(*jobs: Job, **fields: Any) -> Snapshot:
 def test_large_profiles_do_not_fit_between_pinned_instances(profile: str) -> None:
     plan = solve_exactly(with_holes(ask("a", profile)))
     assert plan.starts == ()
-    assert plan.pending[0].code in ("fragmented", "not-enough-free")
+    assert plan.pending[0].code in ("mig-layout", "not-enough-free")
 
 
 def test_a_2g_fits_only_at_start_2() -> None:
@@ -136,9 +136,9 @@ def test_how_many_restarts_would_make_room(profile: str, restarts: int) -> None:
 
 def test_the_reason_tells_how_many_restarts_would_do() -> None:
     plan = solve_exactly(with_holes(ask("a", THREE)))
-    assert plan.pending[0].code == "fragmented"
+    assert plan.pending[0].code == "mig-layout"
     assert plan.pending[0].evidence["restarts"] == 1
-    assert "restarting 1 running job on one GPU would do" in plan.pending[0].sentence
+    assert "restarting 1 job on GPU 0 of n1 would make room" in plan.pending[0].sentence
 
 
 # case 6: MIG is not symmetric

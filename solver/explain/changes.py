@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from trencadis.models import Job, Limits, Node, Quota, Snapshot
+from trencadis.models import Job, Limits, MigInstance, Node, Quota, Snapshot, TaskAllocation
 from trencadis.models.explanation import Raise, Remedy
+from trencadis.models.instances import held_instances
 
 
 def with_remedy(snapshot: Snapshot, job: str, remedy: Remedy) -> Snapshot:
@@ -29,6 +30,7 @@ def with_remedy(snapshot: Snapshot, job: str, remedy: Remedy) -> Snapshot:
                 for entry in snapshot.jobs
             ),
         )
+        snapshot = _with_layouts(snapshot, {entry.job: entry.to for entry in remedy.move})
     if remedy.at is not None:
         snapshot = at_time(snapshot, remedy.at)
     if remedy.ask is not None:
@@ -39,6 +41,42 @@ def with_remedy(snapshot: Snapshot, job: str, remedy: Remedy) -> Snapshot:
     if remedy.like is not None:
         snapshot = with_nodes(snapshot, remedy.like, remedy.add)
     return snapshot
+
+
+def _with_layouts(
+    snapshot: Snapshot, moved: Mapping[str, Sequence[TaskAllocation]]
+) -> Snapshot:
+    """The snapshot with MIG layouts as moved slices take them: idle instances go from where they
+    come to."""
+    touched = {
+        (task.node, gpu)
+        for to in moved.values()
+        for task in to
+        if task.mig
+        for gpu in task.gpus or ()
+    }
+    if not touched:
+        return snapshot
+    held = held_instances(snapshot)
+
+    def relaid(node: Node) -> Node:
+        if not any((node.name, entry.gpu) in touched for entry in node.mig):
+            return node
+        layouts = (
+            entry.model_copy(
+                update={"instances": tuple(sorted(held[(node.name, entry.gpu)], key=_start))}
+            )
+            if (node.name, entry.gpu) in touched
+            else entry
+            for entry in node.mig
+        )
+        return node.model_copy(update={"mig": tuple(layouts)})
+
+    return snapshot.model_copy(update={"nodes": tuple(relaid(node) for node in snapshot.nodes)})
+
+
+def _start(instance: MigInstance) -> int:
+    return instance.start
 
 
 def _with_jobs(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from trencadis.models import Job
 from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
+from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.beside import in_round
 from trencadis.solver.explain.case import Case
@@ -15,6 +16,7 @@ from trencadis.solver.explain.loss import loss, may_be_stopped, unsaved
 from trencadis.solver.explain.move import Mover
 from trencadis.solver.explain.moved import impossible
 from trencadis.solver.explain.raises import beside, raise_text
+from trencadis.solver.explain.repacked import Repacker
 from trencadis.solver.explain.said import names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.shape import shapes
@@ -108,11 +110,10 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
     if code is Reason.LENDING:
         yield "limit", "guarantees that are not lent keep the GPUs, not a limit"
     elif code not in HOPELESS and not case.fits():
-        if not case.parts:
-            yield "move", _move(case)
+        yield "move", _restart(case) if case.parts else _move(case)
         yield "stop", _stop(case)
     if case.parts:
-        # Who could move where, and what new nodes could be cut into, is not worked out for parts.
+        # What new nodes could be cut into is not worked out.
         for remedy in slimmer(case):
             yield "shape", remedy
         return
@@ -153,6 +154,25 @@ def _move(case: Case) -> Remedy | str:
         sentence=f"move {to}{rest}{beside(case.raises)}",
         move=found.relocations,
         cost={"jobs": len(moved), "gpus": found.gpus},
+        cheapest=found.fewest,
+        raises=case.raises,
+    )
+
+
+def _restart(case: Case) -> Remedy | str:
+    """Moves of slices, on their GPU or to others."""
+    if not asks_for_mig(case.job.request):
+        return "moves of shares are not worked out"
+    if case.job.minimum > 1:
+        return "moves are worked out for one task that asks for slices, not for several"
+    found = Repacker(case).fewest()
+    if found is None:
+        return "no restarts of running slices elsewhere were found that make room"
+    return Remedy(
+        kind="move",
+        sentence=f"restart {names(found.slices)}{beside(case.raises)}",
+        move=found.relocations,
+        cost={"jobs": len(found.relocations)},
         cheapest=found.fewest,
         raises=case.raises,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trencadis.models import Job, MigInstance
 from trencadis.models.explanation import Reason
@@ -12,7 +12,7 @@ from trencadis.solver.explain.said import Said, gpus, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.pieces import MigCut
 from trencadis.solver.repack import Repack, repack
-from trencadis.solver.shapes import Alternative
+from trencadis.solver.shapes import Alternative, Need
 
 
 def in_pieces(job: Job) -> bool:
@@ -98,15 +98,12 @@ def no_piece(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
             evidence,
         )
     if tasks < job.minimum:
-        text = (
-            f"{gpus(idle * 1_000 // unit)} are idle in parts, but {wanted(job)} fits at legal "
-            f"places for {tasks} of its {some(job.minimum, 'task')}"
-        )
-        found = _restarts(scene, job)
-        if found is not None:
-            evidence["restarts"] = found.restarts
-            text += f"; restarting {some(found.restarts, 'running job')} on one GPU would do"
-        return Said(Reason.FRAGMENTED, text, evidence)
+        room = f"there is room for {tasks} of its {some(job.minimum, 'task')}" if tasks else ""
+        if job.request.share is not None:
+            text = f"{gpus(idle * 1_000 // unit)} are idle, but in parts: "
+            text += room or f"no GPU has room for {wanted(job)}"
+            return Said(Reason.FRAGMENTED, text, evidence)
+        return _no_legal_place(scene, job, needs, evidence, room)
     return Said(
         Reason.CPU_MEMORY,
         f"places for {wanted(job)} are idle, but CPU or memory beside them, or their distance, "
@@ -115,13 +112,44 @@ def no_piece(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     )
 
 
-def _restarts(scene: Scene, job: Job) -> Repack | None:
-    """The GPU on which the fewest restarts make room for a job of one task."""
+def _no_legal_place(
+    scene: Scene, job: Job, needs: Mapping[str | None, Need], evidence: Evidence, room: str
+) -> Said:
+    """Enough is idle, but slices may start at few places only, and others lie across them."""
+    tables = scene.facts.capacity.cutter.tables
+    starts: dict[str, tuple[int, ...]] = {}
+    for model, need in needs.items():
+        for piece in need.pieces:
+            profile = tables[model or ""].profile(piece.profile)
+            if profile is not None:
+                starts.setdefault(piece.profile, profile.starts)
+    idle = gpus(int(evidence["idle_milli_gpu"]))
+    text = f"GPUs in MIG mode that it may use have {idle} idle in all, but not where "
+    text += " and ".join(
+        f"{name} may lie (from slice {', '.join(map(str, found[:-1]))} or {found[-1]})"
+        if len(found) > 1
+        else f"{name} may lie (from slice {found[0]} only)"
+        for name, found in sorted(starts.items())
+    )
+    evidence["legal_starts"] = "; ".join(
+        f"{name}: {', '.join(map(str, found))}" for name, found in sorted(starts.items())
+    )
+    text += f"; {room}" if room else ""
+    found = _restarts(scene, job)
+    if found is not None:
+        best, node, gpu = found
+        evidence |= {"restarts": best.restarts, "gpu": f"{node}/{gpu}"}
+        text += f"; restarting {some(best.restarts, 'job')} on GPU {gpu} of {node} would make room"
+    return Said(Reason.MIG_LAYOUT, text, evidence)
+
+
+def _restarts(scene: Scene, job: Job) -> tuple[Repack, str, int] | None:
+    """The GPU on which the fewest restarts make room for a job of one task, with its node."""
     supply = scene.facts.capacity
     nodes = {node.name: node for node in scene.snapshot.nodes}
     if job.minimum > 1 or not asks_for_mig(job.request):
         return None
-    best: Repack | None = None
+    best: tuple[Repack, str, int] | None = None
     known: dict[MigCut, Repack | None] = {}
     for state in supply.states:
         for cut, gpu in zip(state.cuts, state.cut_gpus, strict=True):
@@ -136,8 +164,8 @@ def _restarts(scene: Scene, job: Job) -> Repack | None:
                 names = [piece.profile for piece in pieces]
                 known[cut] = repack(supply.cutter.tables[cut.model], pinned, names)
             found = known[cut]
-            if found is not None and (best is None or found.restarts < best.restarts):
-                best = found
+            if found is not None and (best is None or found.restarts < best[0].restarts):
+                best = found, state.name, gpu
     return best
 
 

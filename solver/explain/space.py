@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from trencadis.models import Job
 from trencadis.models.base import seconds
@@ -106,31 +106,39 @@ def _reservation(
     leaving: Sequence[str] = (),
 ) -> Said:
     needed = _fewer(held, lambda some_: scene.without(leaving, some_), scene, job, ways)
-    holds = [hold for hold in scene.snapshot.delayed if hold.job in needed]
-    at = max(hold.at for hold in holds)
-    text = f"GPUs that it could use are on hold for {names(needed)}, from {when(at)} on"
-    evidence: Evidence = {"holders": ", ".join(needed), "at": at.isoformat()}
+    at = {hold.job: hold.at for hold in scene.snapshot.delayed if hold.job in needed}
+    text = f"GPUs that it could use are on hold for {names(needed)}, from {when(max(at.values()))} on"
+    evidence: Evidence = {"holders": ", ".join(needed), "at": max(at.values()).isoformat()}
+    return Said(Reason.RESERVATION, text + _until(scene, at, evidence), evidence)
+
+
+def _until(scene: Scene, at: Mapping[str, datetime], evidence: Evidence) -> str:
+    """The end of a sentence on what is reserved: until when, as far as that is known. `at`: by
+    job, when it is to start there."""
     jobs = {entry.name: entry for entry in scene.snapshot.jobs}
-    runtimes = [jobs[name].runtime_seconds for name in needed]
-    if all(runtime is not None for runtime in runtimes):
-        until = max(runtime or 0 for runtime in runtimes)
-        evidence["held_seconds_after"] = until
-        text += f", and for {span(until)} then"
-    return Said(Reason.RESERVATION, text, evidence)
+    ends = []
+    for name, start in at.items():
+        runtime = jobs[name].runtime_seconds
+        if runtime is None:
+            return f"; until when is open, for {name} does not say how long it runs"
+        ends.append(start + timedelta(seconds=runtime))
+    evidence["until"] = max(ends).isoformat()
+    return f" until {when(max(ends))} by {'its' if len(at) == 1 else 'their'} estimate"
 
 
 def would_delay(scene: Scene, job: Job) -> Said:
     """The job fits the nodes that are kept for others, but would still run when these are due."""
     barring = [scene.kept.reservations[i] for i in sorted(scene.kept.bars(job))]
-    owners = [entry.job for entry in barring]
-    at = datetime.fromtimestamp(min(entry.at for entry in barring), UTC)
-    text = f"it fits, but would delay {names(owners)}: nodes are reserved from {when(at)} on, and "
-    evidence: Evidence = {"holders": ", ".join(owners), "at": at.isoformat()}
+    at = {entry.job: datetime.fromtimestamp(entry.at, UTC) for entry in barring}
+    evidence: Evidence = {"holders": ", ".join(at), "at": min(at.values()).isoformat()}
+    text = f"it fits, but would delay {names(list(at))}: "
     if job.runtime_seconds is None:
-        return Said(Reason.RESERVATION, text + "how long it would run is not known", evidence)
-    evidence["runtime_seconds"] = job.runtime_seconds
-    text += f"it would run for {span(job.runtime_seconds)}"
-    return Said(Reason.RESERVATION, text, evidence)
+        text += "how long it would run is not known"
+    else:
+        evidence["runtime_seconds"] = job.runtime_seconds
+        text += f"it would run for {span(job.runtime_seconds)}"
+    text += f", and nodes are reserved from {when(min(at.values()))} on"
+    return Said(Reason.RESERVATION, text + _until(scene, at, evidence), evidence)
 
 
 def _fewer(
