@@ -223,9 +223,18 @@ def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
     assert small.evidence["holders"] == "BIG"
     assert small.evidence["at"] == b.ago(-hour).isoformat()
     assert small.evidence["until"] == b.ago(-2 * hour).isoformat()
-    assert "until 2026-01-15" in small.sentence
+    assert "until 2026-01-05 14:00 UTC" in small.sentence
     assert small.evidence["runtime_seconds"] == 2 * hour
-    assert remedy(small, "wait").at == b.ago(-hour)
+    # BIG runs for an hour on both nodes; or S2 is gone before BIG comes.
+    assert remedy(small, "wait").at == b.ago(-2 * hour)
+    shape = remedy(small, "shape")
+    assert shape.ask is not None
+    assert shape.ask.runtime_seconds == hour
+    assert shape.in_round
+    assert small.when is not None
+    assert small.when.best == small.when.likely == b.ago(-2 * hour)
+    assert big.when is not None
+    assert big.when.best == big.when.worst == b.ago(-hour)
     assert big.code == Reason.NOT_ENOUGH_FREE, big.code
 
 

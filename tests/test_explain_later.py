@@ -34,7 +34,7 @@ def test_nodes_and_limits_at_later_instants(snapshot: Snapshot) -> None:
     for job in snapshot.jobs:
         if job.state != "pending" or job.group is not None:
             continue
-        case = Case(snapshot, alone, job, (job.name,), frozenset())
+        case = Case(snapshot, alone, job, (job.name,), frozenset(), behind=())
         for instant in events(snapshot):
             then = at_time(snapshot, instant)
             assert seen(case.later.states(instant)) == seen(alone.states(then, parts=case.parts))

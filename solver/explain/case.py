@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
-from trencadis.models import Job, Snapshot
+from trencadis.models import Hold, Job, Snapshot
 from trencadis.models.explanation import Raise, Remedy
 from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.explain.allow import allowed, sharers
 from trencadis.solver.explain.alone import Alone, only
-from trencadis.solver.explain.changes import with_raises, with_remedy
+from trencadis.solver.explain.changes import with_raises, with_remedy, without_nodes
 from trencadis.solver.explain.later import Later
 from trencadis.solver.explain.place import Place
 from trencadis.solver.worth import eligible_jobs
@@ -35,11 +35,28 @@ class Case:
     """Limits that have to be raised beside whatever else is done."""
     starting: frozenset[str] = frozenset()
     """Jobs that the plan starts: they run in the snapshot, but only from now on."""
+    behind: tuple[Hold, ...] = ()
+    """Reservations of jobs that go before it: it may not be in their way."""
+
+    @cached_property
+    def raised(self) -> Snapshot:
+        """The snapshot with those limits raised."""
+        return with_raises(self.snapshot, self.raises)
 
     @cached_property
     def base(self) -> Snapshot:
-        """The snapshot with those limits raised."""
-        return with_raises(self.snapshot, self.raises)
+        """The same, without nodes on which it would still run when they are due for others."""
+        return without_nodes(self.raised, self.kept_from(self.job))
+
+    def kept_from(self, job: Job) -> frozenset[str]:
+        """Nodes reserved for others that the job, or what it would ask for instead, may not use."""
+        now, runtime = self.snapshot.now, job.runtime_seconds
+        return frozenset(
+            task.node
+            for hold in self.behind
+            if runtime is None or now + timedelta(seconds=runtime) > hold.at
+            for task in hold.allocation
+        )
 
     @cached_property
     def place(self) -> Place:
@@ -67,7 +84,12 @@ class Case:
 
     def accepts(self, ask: Job) -> bool:
         """Whether the job would start now if it asked for this instead, limits as they are."""
-        if not self.fits(ask):
+        if ask.runtime_seconds != self.job.runtime_seconds:
+            open_ = without_nodes(self.raised, self.kept_from(ask))
+            states = self.alone.states(open_, parts=self.parts)
+            if not self.alone.place(open_).fits(ask, states):
+                return False
+        elif not self.fits(ask):
             return False
         if not self.raises:
             return True
@@ -77,7 +99,8 @@ class Case:
     @cached_property
     def later(self) -> Later:
         """The nodes as they empty if nothing starts."""
-        return Later(self.base, self.place.supply, parts=self.parts)
+        place = self.alone.place(self.raised)
+        return Later(self.raised, place.supply, self.job, self.behind, parts=self.parts)
 
     def fits_at(self, instant: datetime) -> bool:
         """Whether the job fits at a later time if nothing starts, limits aside."""
@@ -85,8 +108,9 @@ class Case:
 
     def _open_at(self, instant: datetime) -> set[str | None]:
         """The models on which it fits then."""
-        then = self.base.model_copy(update={"now": instant})
-        look = replace(self.place, snapshot=then).look(self.job, self.later.states(instant))
+        then = self.raised.model_copy(update={"now": instant})
+        place = replace(self.alone.place(self.raised), snapshot=then)
+        look = place.look(self.job, self.later.states(instant))
         return {
             alternative.way.need.model
             for alternative in look.ways

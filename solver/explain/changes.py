@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from trencadis.models import Job, Limits, MigInstance, Node, Quota, Snapshot, TaskAllocation
@@ -167,6 +167,17 @@ def new_node(model: Node, number: int) -> Node:
             "health_score_milli": 1_000,
         }
     )
+
+
+def without_nodes(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The snapshot in which these nodes take no further work."""
+    if not names:
+        return snapshot
+    nodes = tuple(
+        node.model_copy(update={"cordoned": True}) if node.name in names else node
+        for node in snapshot.nodes
+    )
+    return snapshot.model_copy(update={"nodes": nodes})
 
 
 def with_raises(snapshot: Snapshot, raises: Sequence[Raise]) -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trencadis.models import Job
+from trencadis.models import Hold, Job, Snapshot
 from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
 from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.alone import Alone
@@ -47,7 +47,9 @@ def case_of(scene: Scene, alone: Alone, job: Job, code: Reason) -> Case:
         ]
         unit = (job.name, *sorted(name for name in members if name != job.name))
     models, raises = _models(scene, job, code)
-    return Case(following, alone, job, unit, models, raises, frozenset(scene.ledger.started))
+    starting = frozenset(scene.ledger.started)
+    ahead = behind(scene, job, following)
+    return Case(following, alone, job, unit, models, raises, starting, ahead)
 
 
 def _models(
@@ -65,6 +67,19 @@ def _models(
         return allowed or frozenset(models), ()
     best = min(models, key=lambda m: (len(needed[m]), m or ""))
     return frozenset({best}), needed[best]
+
+
+def behind(scene: Scene, job: Job, following: Snapshot) -> tuple[Hold, ...]:
+    """Reservations after the plan of jobs that go before this one."""
+    ranks = scene.kept.ranks
+    return tuple(
+        hold
+        for hold in following.holds
+        if hold.kind == "reservation"
+        and hold.job in ranks
+        and hold.job != job.name
+        and (job.name not in ranks or ranks[job.name] > ranks[hold.job])
+    )
 
 
 def remedies(

@@ -9,7 +9,7 @@ from trencadis.models import Job, Request
 from trencadis.models.explanation import Remedy
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.demands import demands
-from trencadis.solver.explain.said import some
+from trencadis.solver.explain.said import some, span
 
 MOST = 3
 """Shapes that are offered."""
@@ -35,6 +35,7 @@ def shapes(case: Case) -> list[Remedy]:
 
 def _variants(case: Case) -> Iterator[Variant]:
     job = case.job
+    yield from _shorter(case)
     yield from _split(job)
     yield from _wider(case)
     yield from _models(case)
@@ -50,6 +51,16 @@ def _variants(case: Case) -> Iterator[Variant]:
 
 def _changed(job: Job, **update: Any) -> Job:
     return job.model_copy(update=update)
+
+
+def _shorter(case: Case) -> Iterator[Variant]:
+    """As long as nodes are not due for others: the longest that would still be in nobody's way."""
+    job, now = case.job, case.snapshot.now
+    for due in sorted({hold.at for hold in case.behind}, reverse=True):
+        left = int((due - now).total_seconds())
+        if left >= 1 and (job.runtime_seconds is None or left < job.runtime_seconds):
+            text = f"say that it runs for {span(left)} at most: it would be gone when nodes are due"
+            yield text, _changed(job, runtime_seconds=left), {"seconds": left}
 
 
 def _split(job: Job) -> Iterator[Variant]:

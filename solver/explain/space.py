@@ -107,8 +107,9 @@ def _reservation(
 ) -> Said:
     needed = _fewer(held, lambda some_: scene.without(leaving, some_), scene, job, ways)
     at = {hold.job: hold.at for hold in scene.snapshot.delayed if hold.job in needed}
-    text = f"GPUs that it could use are on hold for {names(needed)}, from {when(max(at.values()))} on"
-    evidence: Evidence = {"holders": ", ".join(needed), "at": max(at.values()).isoformat()}
+    begins = max(at.values())
+    text = f"GPUs that it could use are on hold for {names(needed)}, from {when(begins)} on"
+    evidence: Evidence = {"holders": ", ".join(needed), "at": begins.isoformat()}
     return Said(Reason.RESERVATION, text + _until(scene, at, evidence), evidence)
 
 
@@ -123,7 +124,7 @@ def _until(scene: Scene, at: Mapping[str, datetime], evidence: Evidence) -> str:
             return f"; until when is open, for {name} does not say how long it runs"
         ends.append(start + timedelta(seconds=runtime))
     evidence["until"] = max(ends).isoformat()
-    return f" until {when(max(ends))} by {'its' if len(at) == 1 else 'their'} estimate"
+    return f" until {when(max(ends))}, by {'its' if len(at) == 1 else 'their'} estimate"
 
 
 def would_delay(scene: Scene, job: Job) -> Said:

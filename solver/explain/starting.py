@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
-from trencadis.models import Job, Node, Snapshot
+from trencadis.models import Hold, Job, Node, Snapshot
 from trencadis.models.base import seconds
 from trencadis.models.explanation import NEVER, Reason, StartRange
-from trencadis.solver.capacity import Capacity, running_model
+from trencadis.solver.capacity import Capacity, running_model, vector
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.changes import end_of
-from trencadis.solver.explain.queueing import MOST_STEPS, Client, Queueing
+from trencadis.solver.explain.queueing import MOST_STEPS, Client, Due, Queueing
 from trencadis.solver.explain.reasons import Reasons, waiting
-from trencadis.solver.explain.said import some
+from trencadis.solver.explain.said import names, some, when
 from trencadis.solver.greedy import order
 
 BLOCKED = NEVER | {Reason.OUTAGE, Reason.WINDOW, Reason.KIND_OF_GPU}
@@ -37,6 +37,8 @@ class Outlook:
         self.order = [
             job.name for unit in order(facts) for job in unit if job.name in waits
         ]
+        self.reserved = {h.job: h for h in following.holds if h.kind == "reservation"}
+        self.ranks = reasons.scene.kept.ranks
         running = [job for job in following.jobs if job.on_nodes]
         self.unknown = sum(1 for job in running if self._end(job) is None)
 
@@ -55,6 +57,12 @@ class Outlook:
         if case.parts:
             said.append("likely and worst are not worked out for parts of GPUs")
             return StartRange(best=best, assumptions=tuple(said))
+        own = self.reserved.get(case.job.name)
+        if own is not None:
+            # Whoever comes later keeps off its nodes.
+            at = max(own.at, best)
+            said.append(f"nodes are reserved for it from {when(own.at)} on")
+            return StartRange(best=best, likely=at, worst=at, assumptions=tuple(said))
         if case.job.name not in self.order or code in AWAY or not case.single:
             said.append("likely and worst depend on rules, not on room alone")
             return StartRange(best=best, assumptions=tuple(said))
@@ -67,6 +75,8 @@ class Outlook:
             f"likely: {others} and this one are served in order, each as soon as it fits by GPUs, "
             "CPU, memory and required levels"
         )
+        if self.reserved:
+            said.append(f"those with reservations ({names(sorted(self.reserved))}) start then")
         said.append("worst: all the others start first")
         return StartRange(best=best, likely=likely, worst=worst, assumptions=tuple(said))
 
@@ -96,9 +106,10 @@ class Outlook:
             left: list[Client] = []
             for client in clients:
                 own = client.job.name == name
-                waits = client.key in full or (own and last and bool(left))
+                key = (client.key, queue.barred(client, now))
+                waits = key in full or (own and last and bool(left))
                 if waits or not queue.start(client, now):
-                    full.add(client.key)
+                    full.add(key)
                     left.append(client)
                 elif own:
                     return datetime.fromtimestamp(now, UTC)
@@ -121,13 +132,22 @@ class Outlook:
         for job in self.following.jobs:
             if job.on_nodes:
                 self._book(queue, job, nodes, index)
+        jobs = {job.name: job for job in self.following.jobs}
+        for hold in self.reserved.values():
+            if hold.job in self.ranks:
+                self._reserve(queue, jobs[hold.job], hold, nodes, index)
+        queue.arrive(seconds(self.following.now))
         return queue
 
     @cached_property
     def _clients(self) -> list[Client]:
         """Jobs that wait for room alone, in order."""
         jobs = self.reasons.scene.facts.values.eligible
-        return [self._client(name) for name in self.order if self.reasons.competes(jobs[name])]
+        return [
+            self._client(name)
+            for name in self.order
+            if name not in self.reserved and self.reasons.competes(jobs[name])
+        ]
 
     def _client(self, name: str) -> Client:
         facts = self.reasons.scene.facts
@@ -135,7 +155,33 @@ class Outlook:
         ways = tuple(
             sorted(self.reasons.scene.shape(job).alternatives, key=lambda entry: entry.cost)
         )
-        return Client(job, ways, facts.maker.place_key(job))
+        return Client(job, ways, facts.maker.place_key(job), self.ranks.get(name))
+
+    def _reserve(
+        self,
+        queue: Queueing,
+        job: Job,
+        hold: Hold,
+        nodes: Mapping[str, Node],
+        index: Mapping[str, int],
+    ) -> None:
+        """Books a reservation."""
+        model = running_model(job.model_copy(update={"allocation": hold.allocation}), nodes)
+        gpus = job.request.gpus if model in queue.gpus else 0
+        needs = vector(job, self.left.resources)
+        at, runtime = seconds(hold.at), job.runtime_seconds
+        queue.reserve(
+            Due(
+                at,
+                None if runtime is None else at + runtime,
+                self.ranks[job.name],
+                tuple(
+                    (index[task.node], model or "", gpus, needs)
+                    for task in hold.allocation
+                    if task.node in index
+                ),
+            )
+        )
 
     def _book(
         self, queue: Queueing, job: Job, nodes: Mapping[str, Node], index: Mapping[str, int]

@@ -32,17 +32,40 @@ def first_fit(case: Case, rules: bool) -> datetime | None:
 
     if not case.single:
         return _first(instants, lambda instant: case.starts(at_time(case.snapshot, instant)))
-    found = _first(instants, case.fits_at)
+    turns = case.later.turns()
+    instants = sorted({*instants, *turns})
+    found = _first_of(instants, turns, case.fits_at)
     if found is not None and rules:
         # Room is quicker to see than limits, and without it they need not be looked at.
-        found = _first([instant for instant in instants if instant >= found], case.could_at)
+        found = _first_of(_since(instants, found), turns, case.could_at)
     if found is None or case.starts(at_time(case.snapshot, found)):
         return found
     # A quick look was enough so far; where the round says no, ask it all the way.
     return _first(
-        [instant for instant in instants if instant >= found],
-        lambda instant: case.starts(at_time(case.snapshot, instant)),
+        _since(instants, found), lambda instant: case.starts(at_time(case.snapshot, instant))
     )
+
+
+def _since(instants: list[datetime], first: datetime) -> list[datetime]:
+    return [instant for instant in instants if instant >= first]
+
+
+def _first_of(
+    instants: list[datetime], turns: list[datetime], open_: Callable[[datetime], bool]
+) -> datetime | None:
+    """The first instant that is open, where room also shrinks at the turns."""
+    ends = [*turns, None]
+    for begin, end in zip([None, *turns], ends, strict=True):
+        part = [
+            instant
+            for instant in instants
+            if (begin is None or instant >= begin) and (end is None or instant < end)
+        ]
+        if part and (end is None or open_(part[-1])):
+            found = _first(part, open_)
+            if found is not None:
+                return found
+    return None
 
 
 def _first(instants: list[datetime], open_: Callable[[datetime], bool]) -> datetime | None:
@@ -84,6 +107,9 @@ def wait(case: Case, rules: bool) -> Remedy | str:
         if end is not None and case.snapshot.now < end < instant
     )
     text = f"wait until {when(instant)}"
+    first = sorted({hold.job for hold in case.behind if hold.at < instant})
+    if first and not ending:
+        text += f", when {names(first)}, for which nodes are reserved, will have run"
     if ending:
         text += f", when {names(ending)} {'ends' if len(ending) == 1 else 'end'}"
     if before:
