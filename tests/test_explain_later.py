@@ -7,16 +7,20 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SLICES, snapshots
-from test_explain_properties import EXAMPLES, starts_alone, unit_of
+from test_explain_properties import EXAMPLES, OPTIONS, starts_alone, unit_of
 
 from trencadis.models import Snapshot
+from trencadis.models.explanation import Reason
 from trencadis.models.order import in_order
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.case import Case
-from trencadis.solver.explain.changes import at_time
+from trencadis.solver.explain.changes import at_time, with_remedy
+from trencadis.solver.explain.explain import Explainer
 from trencadis.solver.explain.menus import cheapest_first
-from trencadis.solver.explain.wait import events
+from trencadis.solver.explain.remedies import case_of
+from trencadis.solver.explain.wait import events, first_fit
+from trencadis.solver.round import solve
 
 
 def seen(states: list[NodeState]) -> list[tuple[object, ...]]:
@@ -65,3 +69,26 @@ def test_all_sets_once_ascending_by_cost(prices: list[int]) -> None:
     assert len(found) == len(every)
     assert {frozenset(names) for _, names in found} == every
     assert all(price == sum(costs[name] for name in names) for price, names in found)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(snapshots(), st.integers(1, 2))
+def test_waits_that_respect_reservations_are_the_first(snapshot: Snapshot, number: int) -> None:
+    policy = snapshot.policy.model_copy(update={"reservations": number})
+    snapshot = in_order(snapshot.model_copy(update={"policy": policy}))
+    plan = solve(snapshot, OPTIONS)
+    explainer = Explainer(snapshot, plan)
+    for entry in plan.pending:
+        job = explainer.jobs[entry.job]
+        case = case_of(explainer.scene, explainer.alone, job, Reason(entry.code))
+        if not case.single or not case.models:
+            continue
+        instants = sorted({*events(case.snapshot, case), *case.later.turns()})
+        first = next((instant for instant in instants if case.could_at(instant)), None)
+        leaving = any(node.free_until or node.maintenance for node in snapshot.nodes)
+        if not leaving and snapshot.policy.fragmentation != "weighted":
+            assert first_fit(case, rules=True) == first
+        answer = explainer.job(entry.job)
+        assert answer.code == entry.code
+        for remedy in answer.remedies:
+            assert starts_alone(with_remedy(case.snapshot, job.name, remedy), [job.name])
