@@ -25,6 +25,8 @@ CLOSE = 300
 """Pieces of the stage, and as many of later ones, that are searched."""
 STEPS = 3
 """Units by which a piece may differ from the relaxation."""
+PATIENCE = 1.0
+"""Without a better point for so many times as long as it took to the last one, the search ends."""
 DRIFT = 20
 """The same for sums over many pieces."""
 STRATEGY = ("reduced_costs",)
@@ -123,6 +125,7 @@ def decide_close(
         replace(effort, linearization=2, strategies=STRATEGY),
         stop,
         [_price(flat, np.where(own, 0.0, relaxation.duals), field.decision, relaxation.point)],
+        patience=PATIENCE,
     )
     return outcome.solution
 

@@ -14,6 +14,10 @@ from ortools.sat.python import cp_model
 from trencadis.solver.program import INFINITE, Objective, Program, Row
 
 
+MOMENT = 0.05
+"""Seconds that a search takes to start, whatever it is about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much a search may cost."""
@@ -77,8 +81,9 @@ def search(
     """Minimises the objective within the window.
 
     `hint`: where to start looking. `target`: the search ends early at this value or below.
-    `further`: rows besides the program's. `enough`: says of a solution whether to end with it;
-    `patience`: going on before that, as a part of the time it took (not in deterministic mode).
+    `further`: rows besides the program's. `enough`: says of a solution whether to end with it
+    (any where None); `patience`: how long to wait for a better one first, in times of what this one
+    took; 0 in deterministic mode, and then no solution ends the search unless `enough` says so.
     `hear`: called in this thread with solutions and bounds while the search goes on; what it
     raises ends the search.
     """
@@ -196,15 +201,19 @@ class _Enough(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         """Called by CP-SAT for each improving solution."""
-        reached = self.objective_value <= self.target
-        if self.news is not None or (self.enough is not None and not reached):
+        values: list[int] = []
+        if self.news is not None or self.enough is not None:
             values = [c if isinstance(c, int) else self.value(c) for c in self.columns]
-            if self.news is not None:
-                self.news.put(News(values, None))
-            if self.enough is not None and self.until == math.inf and self.enough(values):
-                now = time.monotonic()
-                self.until = now + self.patience * (now - self.began)
-        if reached or self.until <= time.monotonic():
+        if self.news is not None:
+            self.news.put(News(values, None))
+        now = time.monotonic()
+        if self.enough is None:
+            good = self.patience > 0
+        else:
+            good = self.enough(values)
+        if good:
+            self.until = now + self.patience * max(MOMENT, now - self.began)
+        if self.objective_value <= self.target or now >= self.until:
             self.stop_search()
 
 

@@ -138,8 +138,10 @@ class Guider:
             if fractional(relaxation.point[mine]).any():
                 relaxation = self._make_whole(objective, relaxation, mine)
             whole = whole_part(relaxation.point[mine])
-            # What is whole to three digits only must not make this infeasible.
-            self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole)
+            # What is whole to three digits only must not make this infeasible, nor parts of starts
+            # that nothing made whole: a guarantee may need them.
+            most = whole + fractional(relaxation.point[mine])
+            self._restrict(mine, np.maximum(self.low[mine], whole - 1), most)
             self.settled[mine] = True
             slack += sum(
                 abs(objective.terms[c]) * abs(relaxation.point[c] - n)

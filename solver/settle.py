@@ -35,15 +35,16 @@ class Reach:
     or all."""
 
 
+EVERY = 1_000_000
 REACHES = (
     Reach(patterns=600, close=60, more=False, elsewhere="nobody"),
-    Reach(patterns=600, close=60, more=False, elsewhere="parts"),
+    Reach(patterns=600, close=EVERY, more=False, elsewhere="parts"),
     Reach(patterns=2_000, close=200, more=True, elsewhere="all"),
 )
 """The next one where nothing good enough is near; that there is nothing is soon seen."""
-TIME = 0.4
+TIME = 0.2
 """Part of the time left that one search may take."""
-AT_LEAST = 3.0
+AT_LEAST = 2.0
 """Seconds that it may take in any case, where there are so many left: in less it finds nothing."""
 STEPS = 3
 """Bins by which the number of a pattern may differ from the guide's."""
@@ -96,6 +97,9 @@ def settle(model: Model, guide: Guide, limits: Limits) -> list[int] | None:
             hint = np.array(counts, dtype=np.int64)
             if enough(counts):
                 break
+        elif not outcome.infeasible:
+            # Where nothing was found in time, a wider search finds nothing either.
+            break
     return counts
 
 
