@@ -20,6 +20,7 @@ from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.models.jobs import (
     ArrayRef,
     Checkpoint,
+    DomainCap,
     Hold,
     Job,
     Request,
@@ -51,6 +52,7 @@ __all__ = [
     "Checkpoint",
     "Delta",
     "DemandEntry",
+    "DomainCap",
     "Fabric",
     "FabricLevel",
     "Fault",

@@ -27,6 +27,8 @@ def check_jobs(snapshot: Snapshot) -> list[Fault]:
             faults.append(known.level(f"$.jobs[{number}].topology.level", job, job.topology.level))
         if job.segments is not None:
             faults.extend(known.segments(number, job))
+        if job.max_tasks_per_domain is not None:
+            faults.extend(known.domain_cap(number, job))
         if job.min_tasks is not None or job.min_replicas or job.after:
             faults.extend(_own(number, job))
     return faults
@@ -103,6 +105,21 @@ class _Known:
                     f"job {job.name} has segments of {segments.tasks} tasks, which don't divide "
                     f"its {what}, {tasks}",
                 )
+
+    def domain_cap(self, number: int, job: Job) -> Iterator[Fault]:
+        """Faults of what a job asks of failure domains."""
+        cap, path = job.max_tasks_per_domain, f"$.jobs[{number}].max_tasks_per_domain"
+        if cap is None:
+            return
+        if cap.level == NODE_LEVEL:
+            yield Fault(
+                f"{path}.level",
+                f"job {job.name} limits its tasks by node. Maybe with max_tasks_per_node?",
+            )
+        elif cap.level not in self.levels:
+            yield self.level(f"{path}.level", job, cap.level)
+        if job.segments is not None:
+            yield Fault(path, f"job {job.name} has segments; its tasks can't be kept apart as well")
 
 
 def _own(number: int, job: Job) -> Iterator[Fault]:

@@ -85,6 +85,14 @@ class Segments(Record):
     level: Name
 
 
+class DomainCap(Record):
+    """At most `tasks` tasks of a job in one domain of `level`."""
+
+    level: Name
+    """A level of the fabric; for nodes there is `max_tasks_per_node`."""
+    tasks: Positive
+
+
 class Checkpoint(Record):
     """What a job can save when it is asked to stop."""
 
@@ -139,6 +147,8 @@ class Job(Record):
     """Runs on these nodes only; on any where empty."""
     tolerations: tuple[Toleration, ...] = ()
     max_tasks_per_node: Positive | None = None
+    max_tasks_per_domain: DomainCap | None = None
+    """Keeps replicas apart: a rack, row or site that fails takes no more of them with it."""
     exclusive: bool = False
     """Shares its nodes with no other job."""
     nvlink_required: bool = False

@@ -99,6 +99,14 @@ def required_depth(snapshot: Snapshot, job: Job, fabric: Tree) -> int:
     return max(depth, fabric.boundary)
 
 
+def domain_cap(job: Job, fabric: Tree) -> tuple[int, int]:
+    """The most tasks of the job in a domain, and the depth of that; (0, 0) where nothing binds."""
+    cap = job.max_tasks_per_domain
+    if cap is None or cap.tasks >= job.minimum:
+        return 0, 0
+    return cap.tasks, fabric.depth_of(cap.level)
+
+
 def slowdown_at(snapshot: Snapshot, job: Job, rates: Rates, fabric: Tree, depth: int) -> int:
     """L: thousandths of its time that a job loses if the finest domain it fits has that depth."""
     if depth > fabric.depth:

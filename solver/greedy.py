@@ -115,8 +115,9 @@ class Finder:
         rooms = self._room(way.need, way.segment_depth, cap)
         wanted = way.count // way.segment
         by_parent: Counter[Domain] = Counter()
+        most = way.most or wanted
         for domain, number in rooms.total.items():
-            by_parent[domain[: way.depth]] += number // way.segment
+            by_parent[domain[: way.depth]] += min(most, number // way.segment)
         fitting = sorted((n, domain) for domain, n in by_parent.items() if n >= wanted)
         if not fitting:
             return None
@@ -125,6 +126,7 @@ class Finder:
         for domain in sorted(rooms.total):
             if domain[: way.depth] == parent and len(found) < way.count:
                 number = min(wanted - len(found) // way.segment, rooms.total[domain] // way.segment)
+                number = min(number, most)
                 found.extend(rooms.inside(domain, number * way.segment))
         return found
 

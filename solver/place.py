@@ -159,6 +159,8 @@ class _Placer:
                 if fine[: len(domain)] == domain:
                     nodes.extend(_draw(offered[fine], way.count - len(nodes)))
             return nodes
+        if way.most:
+            return self._apart(way, domain, offered, segments)
         nodes = []
         for where in sorted(segments):
             while segments[where] and where[: len(domain)] == domain and len(nodes) < way.count:
@@ -168,6 +170,31 @@ class _Placer:
                     if fine[: len(where)] == where:
                         part.extend(_draw(offered[fine], way.segment - len(part)))
                 nodes.extend(part)
+        return nodes
+
+    def _apart(
+        self,
+        way: Way,
+        domain: Domain,
+        offered: dict[Domain, deque[str]],
+        left: dict[Domain, int],
+    ) -> list[str]:
+        """Each need where most are left, so that later jobs find enough domains as well."""
+        nodes: list[str] = []
+        used: Counter[Domain] = Counter()
+        while len(nodes) < way.count:
+            open_ = [
+                where
+                for where, number in left.items()
+                if number and used[where] < way.most and where[: len(domain)] == domain
+            ]
+            if not open_:
+                break
+            where = min(open_, key=lambda where: (-left[where], where))
+            used[where] += 1
+            left[where] -= 1
+            fine = (f for f in sorted(offered) if f[: len(where)] == where and offered[f])
+            nodes.extend(offered[f].popleft() for f in [next(fine, None)] if f is not None)
         return nodes
 
     def _settle(self, taken: dict[str, tuple[Way, list[str]]]) -> None:

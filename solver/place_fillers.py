@@ -61,6 +61,7 @@ class FillerPlacer:
         wide: defaultdict[Domain, list[str]] = defaultdict(list)
         for domain in sorted(parts):
             whole = len(parts[domain]) // piece * piece
+            whole = min(whole, way.most) if way.most else whole
             wide[domain[: way.depth]].extend(parts[domain][:whole])
         for domain in sorted(wide):
             if len(wide[domain]) >= way.count:

@@ -93,6 +93,17 @@ def _missing(snapshot: Snapshot, job: Job, rest: Job, fabric: Tree) -> Missing |
     lacks = job.minimum - len(nodes)
     most = job.max_tasks_per_node
     full = [n for n, has in Counter(nodes).items() if most is not None and has + lacks > most]
+    cap = job.max_tasks_per_domain
+    if cap is not None:
+        if lacks > cap.tasks:
+            return None
+        depth = fabric.depth_of(cap.level)
+        there = Counter(fabric.path[node][:depth] for node in nodes)
+        full += [
+            name
+            for name, path in fabric.path.items()
+            if there[path[:depth]] and there[path[:depth]] + lacks > cap.tasks
+        ]
     model = running_model(rest, {node.name: node for node in snapshot.nodes})
     values: dict[str, Any] = {name: getattr(job, name) for name in Job.model_fields}
     values |= {
@@ -106,6 +117,7 @@ def _missing(snapshot: Snapshot, job: Job, rest: Job, fabric: Tree) -> Missing |
         "gpu_models": job.gpu_models if model is None else (model,),
         "required_nodes": job.required_nodes if near is None else tuple(sorted(near)),
         "excluded_nodes": tuple(sorted({*job.excluded_nodes, *full})),
+        "max_tasks_per_domain": None,
         "tolerations": (*job.tolerations, TOLERATION),
         "group": None,
         "after": (),

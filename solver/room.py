@@ -137,7 +137,8 @@ class Room:
             return any(number >= way.count for number in room.values())
         segments: defaultdict[Domain, int] = defaultdict(int)
         for domain, number in room.items():
-            segments[domain[: way.depth]] += number // way.segment
+            whole = number // way.segment
+            segments[domain[: way.depth]] += min(whole, way.most) if way.most else whole
         return any(number >= way.count // way.segment for number in segments.values())
 
 

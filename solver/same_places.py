@@ -41,10 +41,11 @@ def on_same_nodes(
 
 def _in_segments(way: Way, needs: dict[str, int], fabric: Tree) -> bool:
     """Whether the needs split into whole segments: they are interchangeable, so exactly if each
-    domain has a multiple of a segment's."""
+    domain has a multiple of a segment's. And whether they are far enough apart."""
     if not way.segment:
         return True
     inside = Counter[Domain]()
     for name, number in needs.items():
         inside[fabric.path[name][: way.segment_depth]] += number
-    return not any(number % way.segment for number in inside.values())
+    most = way.most or way.count
+    return not any(number % way.segment or number > most for number in inside.values())

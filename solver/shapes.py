@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,7 @@ from trencadis.models import Job, Snapshot
 from trencadis.models.units import uses_gpu
 from trencadis.solver.admission import Admission
 from trencadis.solver.capacity import Capacity, vector
-from trencadis.solver.fabric import Tree, preferred_depth, required_depth, slowdown_at
+from trencadis.solver.fabric import Tree, domain_cap, preferred_depth, required_depth, slowdown_at
 from trencadis.solver.pieces import Piece
 from trencadis.solver.worth import Rates, rest_of, size_of, speeds
 
@@ -61,6 +62,8 @@ class Way:
     segment: int
     """Needs per segment, where a job wider than its segments is counted by segments; else 0."""
     segment_depth: int
+    most: int = 0
+    """With segments of one: at most so many needs of a job in one domain of that depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class ShapeMaker:
             preferred_depth(self.snapshot, job, self.fabric) if several else 0,
             (job.segments.tasks, job.segments.level) if job.segments and several else None,
             job.max_tasks_per_node if several else None,
+            domain_cap(job, self.fabric),
             job.name if job.rest_on else "",
         )
 
@@ -209,21 +213,13 @@ class ShapeMaker:
             return rates.spread(tier, size, rest, speed, slow)
 
         if job.rest_on:
-            # How near to its gang a task is decides the cost, and nothing else does.
-            whole = size_of(job, job.gang_size, rates, self.supply)
-            found = []
-            for depth, mask in enumerate(self.admitted.near[job.name]):
-                slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
-                price = rates.spread(tier, whole, rest, speed, slow)
-                if mask and not (found and price >= found[-1].cost):
-                    finest = node_depth if n == 1 else 0
-                    found.append(Alternative(Way(bundle(1, False, mask), n, finest, 0, 0), price))
-            return found
+            return self._near(job, tier, speed, lambda mask: bundle(1, False, mask))
         if n == 1:
             return [Alternative(Way(bundle(1, False), 1, node_depth, 0, 0), cost(node_depth))]
         segment, segment_depth = 0, 0
         if job.segments and job.segments.tasks > 1:
             segment, segment_depth = job.segments.tasks, fabric.depth_of(job.segments.level)
+        most, apart = domain_cap(job, fabric)
         cheapest: int | None = None
         for depth in range(required_depth(self.snapshot, job, fabric), node_depth + 1):
             price = cost(depth)
@@ -231,7 +227,9 @@ class ShapeMaker:
             if cheapest is not None and price >= cheapest:
                 continue
             way: Way | None
-            if depth == node_depth:
+            if most:
+                way = Way(bundle(1, False), n, depth, 1, apart, most) if depth < apart else None
+            elif depth == node_depth:
                 way = (
                     Way(bundle(n, job.communicates), 1, depth, 0, 0)
                     if n <= cap
@@ -249,5 +247,22 @@ class ShapeMaker:
                 way = Way(bundle(1, False), n, depth, 0, 0)
             if way is not None:
                 cheapest = price
+                found.append(Alternative(way, price))
+        return found
+
+    def _near(
+        self, job: Job, tier: int, speed: int, need: Callable[[int], Need]
+    ) -> list[Alternative]:
+        """Ways of what a gang lacks: how near to the rest its nodes are decides the cost, and
+        nothing else does. `need`: of a task on nodes in these columns."""
+        rates, fabric = self.rates, self.fabric
+        whole = size_of(job, job.gang_size, rates, self.supply)
+        depth_of_all = fabric.depth + 1 if job.minimum == 1 else 0
+        found: list[Alternative] = []
+        for depth, mask in enumerate(self.admitted.near[job.name]):
+            slow = slowdown_at(self.snapshot, job, rates, fabric, depth)
+            price = rates.spread(tier, whole, rest_of(self.snapshot, job), speed, slow)
+            if mask and not (found and price >= found[-1].cost):
+                way = Way(need(mask), job.minimum, depth_of_all, 0, 0)
                 found.append(Alternative(way, price))
         return found

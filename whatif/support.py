@@ -63,6 +63,8 @@ def _job(job: Job) -> Iterator[str]:
         yield "a replay doesn't place MIG instances yet; the switch no-mig gives it whole GPUs"
     if job.segments is not None:
         yield "a replay doesn't keep segments yet"
+    if job.max_tasks_per_domain is not None:
+        yield "a replay doesn't keep tasks of a job apart by domain yet"
     if job.group is not None:
         yield "a replay doesn't keep groups of jobs yet"
     if TASK_MARK in job.name:

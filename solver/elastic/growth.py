@@ -11,8 +11,9 @@ from trencadis.models import TaskAllocation
 from trencadis.solver.clock import Limits
 from trencadis.solver.cpsat import Window, search
 from trencadis.solver.elastic.jobs import Grower
-from trencadis.solver.elastic.nodes import Nodes
+from trencadis.solver.elastic.nodes import Apart, Nodes
 from trencadis.solver.elastic.quotas import Quotas
+from trencadis.solver.fabric import Domain
 from trencadis.solver.program import INFINITE, Objective, Program
 
 MAX_COLUMNS = 20_000
@@ -88,7 +89,9 @@ def _greedy(nodes: Nodes, quotas: Quotas, given: Choice) -> Choice:
         fitting = [
             name
             for name, most in room.items()
-            if choice[index].get(name, 0) < most and rest[name].fits(grower)
+            if choice[index].get(name, 0) < most
+            and rest[name].fits(grower)
+            and _far_enough(nodes.apart[index], choice[index], name)
         ]
         # Room and limits only shrink: who finds none is done.
         if not fitting or not quotas.allow(counts):
@@ -100,6 +103,15 @@ def _greedy(nodes: Nodes, quotas: Quotas, given: Choice) -> Choice:
         if counts[index] < len(grower.values):
             heappush(heap, rank(index))
     return choice
+
+
+def _far_enough(apart: Apart | None, here: Mapping[str, int], name: str) -> bool:
+    """Whether one more task may be in the node's domain."""
+    if apart is None:
+        return True
+    mine = apart.domain(name)
+    given = sum(count for other, count in here.items() if apart.domain(other) == mine)
+    return given < apart.left(name)
 
 
 def _most(nodes: Nodes) -> int:
@@ -141,6 +153,7 @@ def _exact(
         counted = [(column, 1) for column in tasks[-1]]
         program.row([*counted, *((column, -1) for column in levels)], 0, 0)
     _fill(nodes, program, place)
+    _keep_apart(nodes, program, place)
     quotas.constrain(program, tasks)
     start += program.rest[len(start) :]
     found = search(
@@ -174,3 +187,17 @@ def _fill(nodes: Nodes, program: Program, place: Sequence[Mapping[str, int]]) ->
             program.row(terms, -INFINITE, len(idle))
         for d, free in enumerate(left.free):
             program.row([(c, g.need[d]) for c, g in entries], -INFINITE, free)
+
+
+def _keep_apart(nodes: Nodes, program: Program, place: Sequence[Mapping[str, int]]) -> None:
+    """Rows: at most so many tasks of a job in one domain."""
+    for apart, here in zip(nodes.apart, place, strict=True):
+        if apart is None:
+            continue
+        by_domain: defaultdict[Domain, list[tuple[int, int]]] = defaultdict(list)
+        left: dict[Domain, int] = {}
+        for name, column in here.items():
+            by_domain[apart.domain(name)].append((column, 1))
+            left[apart.domain(name)] = apart.left(name)
+        for domain, terms in by_domain.items():
+            program.row(terms, -INFINITE, left[domain])

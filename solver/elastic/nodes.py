@@ -10,6 +10,7 @@ from trencadis.models import TaskAllocation
 from trencadis.solver.admission import admission
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.elastic.jobs import Grower
+from trencadis.solver.fabric import Domain
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.score import Left
 
@@ -43,6 +44,33 @@ class Rest:
         return TaskAllocation(node=self.state.name, gpus=named)
 
 
+@dataclass(slots=True)
+class Apart:
+    """How many more tasks a job may have in each domain of a depth."""
+
+    path: Mapping[str, Domain]
+    depth: int
+    most: int
+    used: Counter[Domain]
+
+    def domain(self, node: str) -> Domain:
+        """The domain of a node."""
+        return self.path[node][: self.depth]
+
+    def left(self, node: str) -> int:
+        """How many it may have in the node's domain."""
+        return max(0, self.most - self.used[self.domain(node)])
+
+
+def _apart(read: Facts, grower: Grower) -> Apart | None:
+    cap, fabric = grower.job.max_tasks_per_domain, read.fabric
+    if cap is None:
+        return None
+    depth = fabric.depth_of(cap.level)
+    used = Counter(fabric.path[task.node][:depth] for task in grower.has)
+    return Apart(fabric.path, depth, cap.tasks, used)
+
+
 class Nodes:
     """The nodes that have anything left."""
 
@@ -65,9 +93,11 @@ class Nodes:
                 key = (name,) if depth > read.fabric.depth else read.fabric.path[name][:depth]
                 by_domain[(str(depth), *key)].append(name)
         fresh = self.fresh()
+        self.apart: list[Apart | None] = [_apart(read, grower) for grower in growers]
+        """By grower: how many further tasks it may have by domain; None: as many as fit."""
         self.room: list[dict[str, int]] = []
         """By grower: nodes on which it may have further tasks, and how many fit at most."""
-        for grower in growers:
+        for grower, apart in zip(growers, self.apart, strict=True):
             mask = admitted.masks[grower.job.name]
             here = Counter(task.node for task in grower.has)
             found: dict[str, int] = {}
@@ -77,6 +107,8 @@ class Nodes:
                 most = fresh[name].fits(grower)
                 if grower.job.max_tasks_per_node is not None:
                     most = min(most, grower.job.max_tasks_per_node - here[name])
+                if apart is not None:
+                    most = min(most, apart.left(name))
                 if most > 0:
                     found[name] = min(most, len(grower.values))
             self.room.append(found)

@@ -104,6 +104,10 @@ def _shape(snapshot: Snapshot, job: Job) -> Iterator[Demand]:
     if job.max_tasks_per_node is not None:
         text = f"at most {some(job.max_tasks_per_node, 'task')} a node"
         yield Demand(text, "spread", _job(max_tasks_per_node=None))
+    cap = job.max_tasks_per_domain
+    if cap is not None:
+        text = f"at most {some(cap.tasks, 'task')} in one {cap.level}"
+        yield Demand(text, "spread", _job(max_tasks_per_domain=None))
 
 
 def _without_boundaries(snapshot: Snapshot, job: Job) -> Case:

@@ -199,6 +199,11 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
             f"suffice for {fitting} of its {some(job.minimum, 'task')}",
             evidence,
         )
+    cap = job.max_tasks_per_domain
+    if cap is not None:
+        text = f"with at most {some(cap.tasks, 'task')} in one {cap.level}"
+        text = f"{fitting} slots are idle, but not {job.minimum} of them {text} as it requires"
+        return Said(Reason.TOPOLOGY, text, evidence)
     return Said(
         Reason.TOPOLOGY,
         f"{fitting} slots are idle, but not {job.minimum} of them in one domain as it requires",

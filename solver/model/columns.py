@@ -233,12 +233,17 @@ def _place_columns(
         return
     per_domain: Counter[Domain] = Counter()
     segments = columns.segments.setdefault(way, {})
+    alone: Counter[Domain] = Counter()  # for one job
     for domain, slots in room.by_domain(way.need, way.segment_depth).items():
         if slots >= way.segment:
-            segments[domain] = program.column(0, slots // way.segment)
-            per_domain[domain[: way.depth]] += slots // way.segment
+            most = slots // way.segment
+            alone[domain[: way.depth]] += min(most, way.most) if way.most else most
+            most = min(most, way.most * jobs) if way.most else most
+            segments[domain] = program.column(0, most)
+            per_domain[domain[: way.depth]] += most
+    wanted = way.count // way.segment
     for domain, number in sorted(per_domain.items()):
-        most = number // (way.count // way.segment)
+        most = number // wanted if alone[domain] >= wanted else 0
         if most:
             places[domain] = program.column(0, min(jobs, most))
 

@@ -41,6 +41,10 @@ def _tie(
 ) -> None:
     inside: defaultdict[Domain, Terms] = defaultdict(list)
     for domain, column in segments.items():
+        parent = domain[: way.depth]
+        if way.most and parent in places:
+            # So many jobs of equal size split up so wherever their tasks add up to this.
+            program.row([(column, 1), (places[parent], -way.most)], -INFINITE, 0)
         inside[domain[: way.depth]].append((column, 1))
     for domain, terms in inside.items():
         job = [(places[domain], -(way.count // way.segment))] if domain in places else []

@@ -36,6 +36,8 @@ class Shape(NamedTuple):
     segment: tuple[int, int] | None
     """Tasks of a segment, and the depth each segment must reach."""
     wish: Wish
+    crowd: tuple[int, int] | None = None
+    """The most tasks in one domain, and the depth of that; None where it doesn't bind."""
 
 
 class Shapes:
@@ -73,7 +75,15 @@ class Shapes:
             of.levels.required(job, of.waited[job.name]),
             (segments.tasks, of.levels.depth(segments.level)) if segments else None,
             wish_of(job, ends, of.snapshot.policy),
+            _crowd(of, job),
         )
+
+
+def _crowd(situation: Situation, job: Job) -> tuple[int, int] | None:
+    cap = job.max_tasks_per_domain
+    if cap is None or cap.tasks >= job.minimum:
+        return None
+    return cap.tasks, situation.levels.depth(cap.level)
 
 
 class Fits:
@@ -91,6 +101,8 @@ class Fits:
         depth = 0 if shape.depth == self.levels.node else shape.depth
         if shape.segment is not None and shape.segment[1] < self.levels.node:
             depth = max(depth, shape.segment[1])
+        if shape.crowd is not None:
+            depth = max(depth, shape.crowd[1])
         if depth not in self._boards:
             self._boards[depth] = Board(self._situation, self._states, depth)
         return self._boards[depth]
@@ -116,7 +128,7 @@ class Fits:
             return False
         if shape.segment is not None and shape.tasks % shape.segment[0]:
             return False
-        if int(tasks_on.max()) >= shape.tasks:
+        if shape.crowd is None and int(tasks_on.max()) >= shape.tasks:
             return True
         if shape.tasks == 1 or shape.depth >= self.levels.node:
             return False
@@ -127,6 +139,13 @@ class Fits:
         board, depth = self.board(shape), shape.depth
         domains = board.domains[depth][rows]
         count = board.count[rows]
+        if shape.crowd is not None:
+            most, finer = max(shape.crowd[0], 0), max(shape.crowd[1], depth)
+            inner = board.domains[finer][rows]
+            held = np.minimum(_sums(inner, tasks_on * count), most)
+            outer = np.zeros(held.size, dtype=np.int64)
+            outer[inner] = domains
+            return _sums(outer, held)
         if shape.segment is None or shape.segment[1] <= depth:
             return _sums(domains, tasks_on * count)
         size, finer = shape.segment

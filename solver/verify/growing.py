@@ -96,6 +96,8 @@ class Growing:
         here = [t for t in (*entry.tasks, *self.given.get(name, ())) if t.node == state.node.name]
         if job.max_tasks_per_node and len(here) + (not taken) > job.max_tasks_per_node:
             return f"node {state.node.name} has {len(here)} of its tasks already"
+        if self._crowded(name, state, taken=taken):
+            return f"the domain of node {state.node.name} has as many of its tasks as it may"
         reach = self.reach(entry)
         levels, nodes = situation.levels, situation.states
         if reach > entry.depth or domain(levels, state.node, reach) != domain(
@@ -105,6 +107,18 @@ class Growing:
         if not taken and not _has_room(entry, state):
             return f"node {state.node.name} is full"
         return ""
+
+    def _crowded(self, name: str, state: NodeState, *, taken: bool) -> bool:
+        """Whether too many of its tasks share a domain with the node."""
+        entry, levels = self.placed[name], self.facts.situation.levels
+        cap, states = entry.job.max_tasks_per_domain, self.facts.situation.states
+        if cap is None:
+            return False
+        depth = levels.depth(cap.level)
+        mine = domain(levels, state.node, depth)
+        tasks = (*entry.tasks, *self.given.get(name, ()))
+        near = sum(domain(levels, states[task.node].node, depth) == mine for task in tasks)
+        return near + (not taken) > cap.tasks
 
     def reach(self, entry: Placed) -> int:
         """r: the depth of the domain that further tasks stay in."""

@@ -133,6 +133,17 @@ def _lack(snapshot: Snapshot, job: Job, left: Tasks, number: int) -> Iterable[Mi
             return
     most = job.max_tasks_per_node or job.minimum
     full = {name for name, has in here.items() if has + number > most}
+    cap = job.max_tasks_per_domain
+    if cap is not None:
+        if number > cap.tasks:
+            return
+        level = levels.depth(cap.level)
+        near = Counter(domain(levels, nodes[task.node], level) for task in left)
+        full |= {
+            name
+            for name, node in nodes.items()
+            if (has := near[domain(levels, node, level)]) and has + number > cap.tasks
+        }
     model = _model(job, left, nodes)
     runtime = job.runtime_seconds
     if runtime is not None and job.start is not None:
@@ -149,6 +160,7 @@ def _lack(snapshot: Snapshot, job: Job, left: Tasks, number: int) -> Iterable[Mi
         gpu_models=(model,) if model else job.gpu_models,
         required_nodes=tuple(sorted(required)),
         excluded_nodes=tuple(sorted(full.union(job.excluded_nodes))),
+        max_tasks_per_domain=None,
         tolerations=(*job.tolerations, TOLERATION),
         group=None,
         after=(),

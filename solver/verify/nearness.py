@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from trencadis.solver.verify.fabric import domain
@@ -44,4 +45,22 @@ def split(situation: Situation, entry: Placed) -> Iterable[Violation]:
             )
 
 
-RULES = (too_far, split)
+def crowded(situation: Situation, entry: Placed) -> Iterable[Violation]:
+    """Against the most tasks in one domain."""
+    cap = entry.job.max_tasks_per_domain
+    if cap is None:
+        return
+    depth = situation.levels.depth(cap.level)
+    inside = Counter(
+        domain(situation.levels, situation.states[task.node].node, depth) for task in entry.tasks
+    )
+    for key, count in inside.items():
+        if count > cap.tasks:
+            yield Violation(
+                "topology",
+                f"job {entry.job.name} has {count} tasks in {cap.level} {'/'.join(key)}, "
+                f"at most {cap.tasks} may be there",
+            )
+
+
+RULES = (too_far, split, crowded)

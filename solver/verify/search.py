@@ -148,7 +148,7 @@ def options(
     seen: set[tuple[object, ...]] = set()
     for i in np.argsort(tasks_on, kind="stable"):
         row = int(rows[i])
-        if tasks_on[i] >= shape.tasks and _look(board, row) not in seen:
+        if shape.crowd is None and tasks_on[i] >= shape.tasks and _look(board, row) not in seen:
             seen.add(_look(board, row))
             yield [(row, shape.tasks)]
     if shape.tasks == 1 or shape.depth >= levels.node:
@@ -166,7 +166,10 @@ def options(
 def _fill(board: Board, levels: Levels, shape: Shape, rows: Ints, tasks_on: Ints) -> Counts | None:
     """Fill the fullest nodes of a domain first, segment by segment."""
     size, depth = shape.segment or (shape.tasks, shape.depth)
-    if depth <= shape.depth:
+    most = shape.tasks
+    if shape.crowd is not None:
+        size, (most, depth) = 1, shape.crowd
+    elif depth <= shape.depth:
         size, depth = shape.tasks, shape.depth
     parts: dict[int, list[int]] = {}
     for i in np.argsort(-tasks_on, kind="stable"):
@@ -174,7 +177,7 @@ def _fill(board: Board, levels: Levels, shape: Shape, rows: Ints, tasks_on: Ints
         parts.setdefault(key, []).append(int(i))
     left, counts = shape.tasks, Counts()
     for part in parts.values():
-        here = min(left, int(tasks_on[part].sum()) // size * size)
+        here = min(left, most, int(tasks_on[part].sum()) // size * size)
         left -= here
         for i in part:
             count = min(here, int(tasks_on[i]))

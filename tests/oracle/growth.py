@@ -202,8 +202,27 @@ def _choices(facts: Facts, jobs: Sequence[Job], ground: Ground) -> Iterator[dict
             yield from extend(i + 1, left - count, after, more)
 
     for after, places in extend(0, most, ground, {}):
+        if places and not _apart(facts, job, here, places):
+            continue
         for others in _choices(facts, jobs[1:], after):
             yield {job.name: places, **others}
+
+
+def _apart(facts: Facts, job: Job, here: Counter[str], places: Places) -> bool:
+    """At most so many tasks in a domain that gets some."""
+    cap = job.max_tasks_per_domain
+    if cap is None:
+        return True
+    depth = facts.level_depth(cap.level)
+
+    def domain(name: str) -> object:
+        path = facts.node[name].fabric
+        return path[:depth] if len(path) >= depth else name
+
+    total: Counter[object] = Counter()
+    for name in (*here.elements(), *Counter(places).elements()):
+        total[domain(name)] += 1
+    return all(total[domain(name)] <= cap.tasks for name in places)
 
 
 def _allowed(rest: Snapshot, facts: Facts, choice: Mapping[str, Places]) -> bool:

@@ -88,6 +88,15 @@ def _waiting(snapshot: Snapshot, job: Job, left: list[TaskAllocation], least: in
     if job.max_tasks_per_node is not None:
         there = Counter(task.node for task in left)
         excluded |= {name for name, n in there.items() if n + lost > job.max_tasks_per_node}
+    cap = job.max_tasks_per_domain
+    if cap is not None:
+        if lost > cap.tasks:
+            return []
+        level = [entry.name for entry in snapshot.fabric.levels].index(cap.level) + 1
+        for name in node:
+            has = sum(_together(node, {t.node, name}, level, deepest) for t in left)
+            if has and has + lost > cap.tasks:
+                excluded.add(name)
     fields: dict[str, Any] = {name: getattr(job, name) for name in Job.model_fields}
     model = _model(node, job, left)
     fields.update(
@@ -100,6 +109,7 @@ def _waiting(snapshot: Snapshot, job: Job, left: list[TaskAllocation], least: in
         gpu_models=job.gpu_models if model is None else (model,),
         required_nodes=tuple(required),
         excluded_nodes=tuple(excluded),
+        max_tasks_per_domain=None,
         tolerations=(*job.tolerations, TOLERATION),
         group=None,
         after=(),

@@ -187,6 +187,8 @@ def near_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
     """Required topology, boundaries and segments."""
     if facts.depth(set(counts)) < facts.required_depth(job):
         return False
+    if not apart_enough(facts, job, counts):
+        return False
     if job.segments is None:
         return True
     depth = facts.level_depth(job.segments.level)
@@ -199,6 +201,25 @@ def near_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
     size = job.segments.tasks
     rests = [count % size for count in in_domain.values() if count % size]
     return sum(rests) == minimum(job) % size and len(rests) <= 1
+
+
+def apart_enough(facts: Facts, job: Job, counts: Mapping[str, int]) -> bool:
+    """At most so many tasks in one domain."""
+    cap = job.max_tasks_per_domain
+    if cap is None:
+        return True
+    depth = facts.level_depth(cap.level)
+    for name in counts:
+        path = facts.node[name].fabric
+        here = [
+            count
+            for other, count in counts.items()
+            if other == name
+            or (len(path) >= depth and facts.node[other].fabric[:depth] == path[:depth])
+        ]
+        if sum(here) > cap.tasks:
+            return False
+    return True
 
 
 def can_run_on_empty(facts: Facts) -> dict[str, set[str | None]]:
