@@ -69,7 +69,7 @@ def test_more_than_the_racks_may_have_never_start() -> None:
     (waits,) = plan.pending
     assert "at most 1 task in one rack" in waits.sentence
     (said,) = explain(snap, plan, ["s"]).jobs
-    assert any("at most 1 task in one rack" in remedy.text for remedy in said.remedies)
+    assert any("at most 1 task in one rack" in remedy.sentence for remedy in said.remedies)
 
 
 def test_a_full_rack_makes_it_wait() -> None:

@@ -1,4 +1,5 @@
-"""Whether the tasks of each start are near enough to each other, as a whole and by segment."""
+"""Whether the tasks of each start are near enough to each other, as a whole and by segment, and
+far enough apart."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable
 
 from trencadis.models import Plan
 from trencadis.solver.verify.facts import Facts
-from trencadis.solver.verify.nearness import split, too_far
+from trencadis.solver.verify.nearness import crowded, split, too_far
 from trencadis.solver.verify.verdict import Violation
 
 
@@ -22,4 +23,10 @@ def segments(facts: Facts, _: Plan) -> Iterable[Violation]:
         yield from split(facts.situation, entry)
 
 
-RULES = (topology, segments)
+def apart(facts: Facts, _: Plan) -> Iterable[Violation]:
+    """No domain has more tasks of a job than it may."""
+    for entry in facts.starts:
+        yield from crowded(facts.situation, entry)
+
+
+RULES = (topology, segments, apart)
