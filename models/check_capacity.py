@@ -19,12 +19,24 @@ from trencadis.models.snapshot import Snapshot
 def check_capacity(snapshot: Snapshot) -> list[Fault]:
     """Warnings about a snapshot without faults."""
     return [
+        *_policy(snapshot),
         *_fabric(snapshot),
         *_guarantees(snapshot),
         *_residents(snapshot),
         *_broken(snapshot),
         *_requests(snapshot),
     ]
+
+
+def _policy(snapshot: Snapshot) -> Iterator[Fault]:
+    if snapshot.policy.preemption.mode == "suspend":
+        yield Fault(
+            "$.policy.preemption.mode",
+            "jobs can't be suspended in place by this version: nobody is preempted, as with none. "
+            "Maybe graceful, or immediate?",
+        )
+    if snapshot.policy.spares and not snapshot.policy.repairs:
+        yield Fault("$.policy.spares", "without repairs no spares are kept")
 
 
 def _fabric(snapshot: Snapshot) -> Iterator[Fault]:

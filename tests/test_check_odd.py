@@ -7,9 +7,11 @@ from build import ago, at, hold, job, node, nodes, queue, quota, running, snapsh
 
 from trencadis.models import (
     FabricLevel,
+    Preemption,
     Request,
     Share,
     Snapshot,
+    Spare,
 )
 from trencadis.models.check import check
 
@@ -54,6 +56,17 @@ WARNINGS: dict[str, tuple[Snapshot, str, str]] = {
         snapshot(node("n1", 8, unhealthy=(3,)), running("r", at("n1", 2, 3))),
         "$.jobs[0].allocation[0].gpus",
         "job r is running on GPU 3 of node n1, which is unhealthy and counts as absent",
+    ),
+    "a mode of preemption that is not there yet": (
+        snapshot(node("n1", 8), preemption=Preemption(mode="suspend")),
+        "$.policy.preemption.mode",
+        "jobs can't be suspended in place by this version: nobody is preempted, as with none. "
+        "Maybe graceful, or immediate?",
+    ),
+    "spares for nobody": (
+        snapshot(node("n1", 8), spares=(Spare(level="cluster", nodes=1),), repairs=False),
+        "$.policy.spares",
+        "without repairs no spares are kept",
     ),
     "a gang that lost tasks": (
         snapshot(node("n1", 8), running("r", at("n1", 0), tasks=3, min_tasks=2)),

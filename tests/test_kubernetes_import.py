@@ -263,6 +263,13 @@ def test_a_gang_short_of_its_minimum_waits_for_the_rest_together() -> None:
     )
     waiting = [job for job in found.jobs.values() if job.state == "pending"]
     assert [(job.tasks, job.minimum) for job in waiting] == [(2, 2)]
+    # All three of them wait as long as these two do.
+    assert waiting[0].weight_milli == 1_500
+
+
+def test_further_pods_of_a_gang_that_runs_weigh_no_more() -> None:
+    found = read(node("a", gpus=64), _group("g", 1), _member("w0", "g", "a"), _member("w1", "g"))
+    assert found.jobs["ml/g/w1"].weight_milli == 1_000
 
 
 def test_a_gang_without_all_its_pods_is_held() -> None:

@@ -30,7 +30,7 @@ MORE_WORDS = {
     "time_limit_seconds": "The longest that a round may search.",
     "gpu_speed_milli": "Relative speed of GPU models; 1,000 where absent.",
     "preemption": "How running work is asked to make room.",
-    "mode": "`graceful`: with time to save; `suspend`: kept in memory; `none`: never.",
+    "mode": "`graceful`: with time to save; `none`: never (`suspend` acts as `none`).",
     "grace_seconds": "The time a job has to save and stop.",
     "checkpoint_interval_seconds": "How often jobs save, where they don't say.",
     "restart_seconds_multi_node": "Restart on several nodes.",

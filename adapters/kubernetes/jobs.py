@@ -16,6 +16,9 @@ from trencadis.adapters.kubernetes.resources import UnmappableError, read_reques
 from trencadis.models.base import MAX_COUNT
 from trencadis.models.jobs import Job, Request, TaskAllocation
 
+MOST_WEIGHT_MILLI = 1_000_000
+"""As of `Job.weight_milli`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -136,9 +139,13 @@ def _gang_jobs(
                 _add(made, job, tasks)
     active = sum(task.phase == "running" for kind in running for task in kind.tasks)
     jobs: list[Job] = []
-    for kind in waiting:
-        need = _need(gang, kind, waiting, running, active)
+    needs = [_need(gang, kind, waiting, running, active) for kind in waiting]
+    for kind, need in zip(waiting, needs, strict=True):
         fields = common | _waiting(gang, kind, context)
+        if need and active:
+            # Pods that a running gang lost keep all of it waiting: they weigh as much.
+            weight = 1_000 * (sum(needs) + active) // sum(needs)
+            fields["weight_milli"] = min(weight, MOST_WEIGHT_MILLI)
         total = sum(task.count for task in kind.tasks)
         if need == 0 or (gang.minimum == 1 and len(waiting) == 1 and not gang.minimums):
             for task in kind.tasks:
