@@ -139,13 +139,12 @@ def _gang_jobs(
                 _add(made, job, tasks)
     active = sum(task.phase == "running" for kind in running for task in kind.tasks)
     jobs: list[Job] = []
-    needs = [_need(gang, kind, waiting, running, active) for kind in waiting]
-    for kind, need in zip(waiting, needs, strict=True):
-        fields = common | _waiting(gang, kind, context)
-        if need and active:
-            # Pods that a running gang lost keep all of it waiting: they weigh as much.
-            weight = 1_000 * (sum(needs) + active) // sum(needs)
-            fields["weight_milli"] = min(weight, MOST_WEIGHT_MILLI)
+    needs = {id(kind): _need(gang, kind, waiting, running, active) for kind in waiting}
+    for kind in waiting:
+        need = needs[id(kind)]
+        fields = common | _waiting(gang, kind, context) | _weight(
+            need and sum(needs.values()), active
+        )
         total = sum(task.count for task in kind.tasks)
         if need == 0 or (gang.minimum == 1 and len(waiting) == 1 and not gang.minimums):
             for task in kind.tasks:
@@ -265,6 +264,13 @@ def _waiting(gang: Gang, kind: _Kind, context: Context) -> dict[str, Any]:
         "segments": gang.sliced.get(kind.podset, gang.segments),
         "state": "held" if held or reasons or gang.held or kind.blocked else "pending",
     }
+
+
+def _weight(lacks: int, active: int) -> dict[str, int]:
+    """Pods that a running gang lacks keep all of it waiting: they weigh as much."""
+    if not (lacks and active):
+        return {}
+    return {"weight_milli": min(1_000 * (lacks + active) // lacks, MOST_WEIGHT_MILLI)}
 
 
 def _add(made: Jobs, job: Job, tasks: list[Task]) -> None:
