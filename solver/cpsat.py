@@ -13,7 +13,6 @@ from ortools.sat.python import cp_model
 
 from trencadis.solver.program import INFINITE, Objective, Program, Row
 
-
 MOMENT = 0.05
 """Seconds that a search takes to start, whatever it is about."""
 
@@ -207,10 +206,7 @@ class _Enough(cp_model.CpSolverSolutionCallback):
         if self.news is not None:
             self.news.put(News(values, None))
         now = time.monotonic()
-        if self.enough is None:
-            good = self.patience > 0
-        else:
-            good = self.enough(values)
+        good = self.patience > 0 if self.enough is None else self.enough(values)
         if good:
             self.until = now + self.patience * max(MOMENT, now - self.began)
         if self.objective_value <= self.target or now >= self.until:

@@ -105,8 +105,7 @@ class Guider:
         reduced = reduced_costs(self.relaxed.flat(), *last)
         lifted = None if self.limits.over() else self._lift(last[1])
         if lifted is not None:
-            last = lifted
-            reduced = reduced_costs(self.relaxed.flat(), *last)
+            last, reduced = lifted, reduced_costs(self.relaxed.flat(), *lifted)
         return Guide(last[1].point, self.parts.pieces, self.values, self.close, reduced)
 
     def _solve(self, objective: Objective) -> Relaxation | None:
@@ -138,10 +137,10 @@ class Guider:
             if fractional(relaxation.point[mine]).any():
                 relaxation = self._make_whole(objective, relaxation, mine)
             whole = whole_part(relaxation.point[mine])
-            # What is whole to three digits only must not make this infeasible, nor parts of starts
-            # that nothing made whole: a guarantee may need them.
-            most = whole + fractional(relaxation.point[mine])
-            self._restrict(mine, np.maximum(self.low[mine], whole - 1), most)
+            # Neither what is whole to three digits only must make this infeasible, nor parts that
+            # nothing made whole: a guarantee may need them.
+            parts = fractional(relaxation.point[mine])
+            self._restrict(mine, np.maximum(self.low[mine], whole - 1), whole + parts)
             self.settled[mine] = True
             slack += sum(
                 abs(objective.terms[c]) * abs(relaxation.point[c] - n)
