@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trencadis.solver.bound import SafeBound, safe_bound
 from trencadis.solver.cpsat import Effort, Window
 from trencadis.solver.lagrange import decide
-from trencadis.solver.lp import LinearProgram, at_most
+from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program, Row
 
 HARD_SECONDS = 2.0
@@ -40,6 +40,8 @@ class Prover:
         self.low = np.array(program.low, dtype=np.int64)
         self.high = np.array(program.high, dtype=np.int64)
         self._cuts: list[int] = []
+        self._kept: list[int] = []
+        """Decisions of earlier stages."""
         self._supply: list[Row] = []
         """Supply at the prices of earlier stages: these starts must fit it, too."""
 
@@ -83,7 +85,7 @@ class Prover:
                 self.relaxed.rows,
                 flat,
                 objective,
-                relaxation.duals,
+                self._prices(objective, relaxation, effort.seconds),
                 self.decision,
                 Window(self.low.tolist(), self.high.tolist()),
                 self._counts,
@@ -105,6 +107,24 @@ class Prover:
         """From now on only points whose objective is at most `value` count."""
         if objective.terms:
             self.relaxed.add(at_most(objective, value))
+            self._kept.extend(c for c in objective.terms if self.decision[c])
+
+    def _prices(
+        self, objective: Objective, relaxation: Relaxation, seconds: float
+    ) -> npt.NDArray[np.float64]:
+        """What supply is worth where earlier stages stay as they are.
+
+        Their relaxation reaches less than whole starts do, and what it leaves open would make
+        supply look cheaper than it is. Any prices prove something; these prove more.
+        """
+        if not self._kept:
+            return relaxation.duals
+        kept = np.array(self._kept, dtype=np.int64)
+        self.relaxed.restrict(kept, self._counts[kept], self._counts[kept])
+        priced = self.relaxed.solve(objective, seconds)
+        program = np.array(self.program.low), np.array(self.program.high)
+        self.relaxed.restrict(kept, program[0][kept], program[1][kept])
+        return relaxation.duals if priced is None else priced.duals
 
 
 def reach(
