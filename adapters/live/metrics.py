@@ -91,6 +91,7 @@ def render(context: Context, plan: Plan, snapshot: Snapshot, seconds: float) -> 
             ({"budget": "gpus_per_hour"}, use.preempted_gpus_last_hour),
             ({"budget": "jobs_per_day"}, use.preempted_jobs_last_day),
             ({"budget": "lost_gpu_seconds_per_day"}, use.lost_gpu_seconds_last_day),
+            ({"budget": "moves_per_hour"}, use.moves_last_hour),
         ],
     )
     out.gauge(
