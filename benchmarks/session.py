@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from trencadis import Delta, Options, Plan, Session, Snapshot, solve
+from trencadis import Delta, Options, Plan, Progress, Session, Snapshot, solve
 from trencadis.instances.generate import generate
 
 
@@ -28,14 +29,26 @@ class Took:
     cpu_s: float
     wall_s: float
     gap: float
+    searches: int
+    """More than from nothing: what was kept did not suffice."""
 
 
-def timed(solve_it: Callable[[], Plan]) -> tuple[Plan, Took]:
-    """CPU time of all threads, and wall time."""
-    cpu, wall = time.process_time(), time.monotonic()
-    plan = solve_it()
-    took = Took(time.process_time() - cpu, time.monotonic() - wall, plan.proof.gap or 0.0)
-    return plan, took
+class Watch:
+    """Counts the searches of a solve."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Hears of each step."""
+        self.searches += progress.step == "searched"
+
+    def time(self, solve_it: Callable[[], Plan]) -> Took:
+        """CPU time of all threads, and wall time."""
+        self.searches = 0
+        cpu, wall = time.process_time(), time.monotonic()
+        gap = solve_it().proof.gap or 0.0
+        return Took(time.process_time() - cpu, time.monotonic() - wall, gap, self.searches)
 
 
 def next_minute(snapshot: Snapshot, others: Snapshot, number: int, change: int) -> Delta:
@@ -63,19 +76,22 @@ def next_minute(snapshot: Snapshot, others: Snapshot, number: int, change: int) 
 def series(args: argparse.Namespace, seed: int) -> list[tuple[Took, Took]]:
     """Per round: the session's, and from nothing."""
     options = Options(time_limit_s=args.time_limit, workers=args.workers, seed=seed, gap=args.gap)
-    session = Session(generate(args.nodes, args.pending, args.load, seed), options)
+    watch = Watch()
+    first = generate(args.nodes, args.pending, args.load, seed)
+    session = Session(first, options, on_progress=watch)
     others = generate(args.nodes, args.pending, args.load, seed + 1_000)
     found = []
     for number in range(args.rounds):
         if number:
             session.update(next_minute(session.snapshot, others, number, args.change))
         snapshot = session.snapshot
-        _, kept = timed(session.solve)
-        _, fresh = timed(lambda snapshot=snapshot: solve(snapshot, options))  # type: ignore[misc]
+        kept = watch.time(session.solve)
+        fresh = watch.time(partial(solve, snapshot, options, None, watch))
         found.append((kept, fresh))
         print(f"seed {seed}  round {number}  session {kept.cpu_s:.1f} s CPU {kept.wall_s:.1f} s"
               f"  from nothing {fresh.cpu_s:.1f} s CPU {fresh.wall_s:.1f} s"
               f"  ratio {kept.cpu_s / fresh.cpu_s:.2f} CPU {kept.wall_s / fresh.wall_s:.2f}"
+              f"  searches {kept.searches} {fresh.searches}"
               f"  gaps {kept.gap:.3%} {fresh.gap:.3%}", flush=True)  # fmt: skip
         if args.accept:
             session.accept()
