@@ -116,6 +116,8 @@ def test_shadow_beside_slurm(cluster: Lab, tmp_path: Path) -> None:
     """Slurm starts its jobs itself; each round tells, as a line of JSON, what would have been."""
     with desk_on(cluster, tmp_path, "shadow") as desk:
         with desk.running("run", "--workers", "2"):
+            # What has begun before its first round is no job of the shadow's.
+            cluster.wait(lambda: shadows(desk), desk.tail, 60)
             jobs = [cluster.submit(3, *NODE, held=False) for _ in range(6)]
             desk.until_done(jobs, 60)
             desk.lab.wait(lambda: shadows(desk)[-1:] and shadows(desk)[-1]["jobs"] >= 1, desk.tail)

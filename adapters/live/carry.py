@@ -191,7 +191,9 @@ def _start(
     context.store.begin(intent, None if start.waits_for else view.terms, epoch)
     forget(context, start.job)
     if start.waits_for:
-        context.note("start-waits", start.job, name=view.title, waits_for=start.waits_for, nodes=nodes)
+        context.note(
+            "start-waits", start.job, name=view.title, waits_for=start.waits_for, nodes=nodes
+        )
         if intent.reserved:
             _reserve(context, start.job, nodes)
         return
