@@ -240,3 +240,29 @@ def test_a_start_that_meets_a_guarantee_is_not_given_up_for_others_without_need(
     plan = solve(snap, QUICK)
     assert "due" in started(plan)
     assert len(started(plan)) == 2
+
+
+def test_who_falls_short_by_this_round_s_own_victims_reclaims_nothing() -> None:
+    """`e` would stop both of `loses`, take back the start of `d`, and `d` would reclaim from `c`:
+    but `loses` had what it is guaranteed before the round."""
+    hosts = [b.node(f"n{i}", 1) for i in range(8)]
+    parts = [
+        running(name, f"n{i}", range(1), queue=queue, priority=tier)
+        for i, (name, queue, tier) in enumerate(
+            (
+                ("a", "loses", "normal"), ("b", "loses", "normal"), ("c", "gains", "normal"),
+                ("o", "other", "normal"), ("h1", "other", "high"), ("h2", "other", "high"),
+                ("h3", "other", "high"),
+            )
+        )
+    ]  # fmt: skip
+    snap = b.snapshot(
+        hosts,
+        b.queue("gains", guarantee=1),
+        b.queue("loses", guarantee=1),
+        parts,
+        b.job("d", 1, queue="loses", priority="normal", waited=25 * HOUR),
+        b.job("e", 1, 4, queue="gains", priority="high", waited=600),
+        promote_after_seconds=10**9,
+    )
+    assert started(solve(snap, QUICK)) == ["d"]

@@ -96,12 +96,13 @@ class Tally:
             self._freed += sign * victim.gpus
 
     def short(self, job: Job) -> bool:
-        """Whether its leaf queue is short of its guarantee and stays within it with the job."""
+        """Whether its leaf queue was short of its guarantee before the round, still is, and stays
+        within it with the job. Who falls short by this round's own victims reclaims nothing."""
         units = self.read.values.worth[job.name].units
         for target in self.read.guarantees:
             if target.queue == job.queue and not target.model:
                 missing = -self.surplus[(target.queue, "")]
-                return missing > 0 and units <= missing
+                return target.missing > 0 and 0 < units <= missing
         return False
 
     def undoes_reclaim(self, job: Job) -> bool:
