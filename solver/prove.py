@@ -16,7 +16,7 @@ from trencadis.solver.lagrange import decide
 from trencadis.solver.lp import LinearProgram, Relaxation, at_most
 from trencadis.solver.program import Objective, Program, Row
 
-HARD_SECONDS = 2.0
+HARD_SECONDS = 3.0
 SHARP_SECONDS = 0.5
 """What pricing a stage may take: where the relaxation's bound is too weak, or is not."""
 COLUMN_SECONDS = 1e-4
