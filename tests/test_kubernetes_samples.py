@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import Program
@@ -12,6 +13,7 @@ from kube_docs import Read, listing, node, pod
 
 from trencadis.adapters.kubernetes import read_kubernetes
 from trencadis.adapters.nvidia_smi import read_nvidia_smi
+from trencadis.adapters.service.sessions import documents_of
 from trencadis.models import InvalidInputError, Snapshot
 from trencadis.solver.round import Options, solve
 from trencadis.solver.verify import verify
@@ -65,6 +67,93 @@ def read(*names: str) -> Read:
 @pytest.mark.parametrize("names", SAMPLES, ids="+".join)
 def test_every_sample_is_read_and_solved(names: tuple[str, ...]) -> None:
     sound(read(*names).snapshot)
+
+
+BY_NAME = ("Jobs", "Nodes", "Queues", "Tasks")
+"""Tables of a session, whose keys are no fields."""
+
+
+def strange(value: Any, key: str = "") -> Any:
+    """The same with fields that nobody has heard of in every object."""
+    if isinstance(value, dict):
+        found = {key: strange(entry, key) for key, entry in value.items()}
+        # A table of quantities or names has no room for others.
+        plain = all(isinstance(entry, str | int | float) for entry in value.values())
+        tables = plain or key in BY_NAME
+        return found if tables else {**found, "x-unheard-of": {"a": [1, None, {"b": "c"}]}}
+    return [strange(entry) for entry in value] if isinstance(value, list) else value
+
+
+@there
+@pytest.mark.parametrize("names", [n for n in SAMPLES if "zip" not in n[0]], ids="+".join)
+def test_unknown_fields_are_tolerated(names: tuple[str, ...]) -> None:
+    plain = documents(*names)
+    odd = [(name, json.dumps(strange(json.loads(data)))) for name, data in plain]
+    before, after = read_kubernetes(plain), read_kubernetes(odd)
+    assert after.snapshot == before.snapshot
+    assert len(after.warnings) == len(before.warnings)
+
+
+@there
+@pytest.mark.parametrize("names", [n for n in SAMPLES if "node-" in n[0]], ids="+".join)
+def test_what_is_missing_is_reported(names: tuple[str, ...]) -> None:
+    samples = [(name, json.loads(data)) for name, data in documents(*names)]
+    for _, document in samples:
+        for item in document["items"]:
+            if item["kind"] == "Node":
+                item["status"]["allocatable"].pop("cpu")
+    with pytest.raises(InvalidInputError) as error:
+        read_kubernetes([(name, json.dumps(document)) for name, document in samples])
+    assert "allocatable.cpu" in error.value.lines()[0]
+    assert "required quantity is missing" in error.value.lines()[0]
+
+
+@there
+def test_a_session_of_volcano() -> None:
+    body = (FORMATS / "volcano/extender.onSessionOpen.request.json").read_bytes()
+    found = Read(read_kubernetes([("session", documents_of(body))]))
+    job = found.jobs["team-a/job1"]
+    # One pod of four is made: a gang of fewer than its minimum doesn't start.
+    assert (job.state, job.request.gpus, job.queue) == ("held", 8, "q1")
+    assert sound(found.snapshot) == set()
+    odd = json.loads(body)
+    odd["Jobs"]["team-a/job1"]["MinAvailable"] = 1
+    grown = read_kubernetes([("session", documents_of(json.dumps(strange(odd)).encode()))])
+    assert sound(grown.snapshot) == {"team-a/job1"}
+    del odd["Nodes"]["n1"]["Allocatable"]["MilliCPU"]
+    with pytest.raises(InvalidInputError, match="cpu"):
+        read_kubernetes([("session", documents_of(json.dumps(odd).encode()))])
+
+
+@there
+def test_a_capability_and_a_reservation_of_hami() -> None:
+    """A node registered with the capability, and a pod that has the reservation."""
+    sample = json.loads((FORMATS / "mig/hami-capability-and-reservation.json").read_bytes())
+    capability, reservation = (sample[key] for key in sorted(sample) if key != "_source")
+    rows = [
+        {"id": reservation["gpuUUID"], "count": 7, "devmem": 40_536, "devcore": 100, "index": 0,
+         "type": "NVIDIA-NVIDIA A100-SXM4-40GB", "mode": "mig", "health": True,
+         "migProfiles": [capability]},
+        {"id": "GPU-plain", "count": 10, "devmem": 40_536, "devcore": 100, "index": 1,
+         "type": "NVIDIA-NVIDIA A100-SXM4-40GB", "mode": "hami-core", "health": True},
+    ]  # fmt: skip
+    asks = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000"}
+    container = {"containers": [{"resources": {"limits": asks}}]}
+    key = "hami.io/vgpu-mig-allocations"
+    there = {"metadata": {"annotations": {key: json.dumps([reservation])}}}
+    wish = {"metadata": {"annotations": {"nvidia.com/vgpu-mode": "mig"}}}
+    found = Read(read_kubernetes([("list", listing(
+        node("a", metadata={"annotations": {"hami.io/node-nvidia-register": json.dumps(rows)}}),
+        pod("m", 1, on="a", spec=container, **there), pod("wish", 0, spec=container, **wish),
+        *(pod(f"s{i}", 0, spec=container) for i in range(6)),
+    ))]))  # fmt: skip
+    (mig,) = found.nodes["a"].mig
+    assert [(i.profile, i.start) for i in mig.instances] == [("2g.10gb", 2)]
+    (task,) = found.jobs["ml/m"].allocation
+    assert (task.gpus, task.mig[0].start) == ((0,), reservation["placement"]["start"])
+    assert found.jobs["ml/wish"].state == "held"
+    # Five times 8,000 MiB fit the GPU that isn't cut; the slices are HAMi's to give.
+    assert len(sound(found.snapshot)) == 5
 
 
 @there

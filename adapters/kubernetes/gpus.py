@@ -196,6 +196,9 @@ def _registered(entry: Object, report: Report) -> Devices | None:
         else:
             groups.append(GpuGroup(model=model, count=1, memory_mib=memory, unhealthy=bad))
         devices.uuids[text(row.get("id"))] = index
+        if row.get("mode") == "mig":
+            # HAMi cuts it as it likes; the slices of its pods are added when these are read.
+            devices.mig = (*devices.mig, MigGpu(gpu=index))
         devices.replicas = max(devices.replicas, whole(row.get("count")) or 1)
     devices.groups = tuple(groups)
     return devices

@@ -136,7 +136,10 @@ def read_request(
                 raise UnmappableError("it asks for a shared MIG slice")
             mig.extend([profile_of(found.group(1))] * min(_whole(asked, key), 1_024))
     mig.extend(_annotated_slices(annotations))
-    if allocated := _hami_slices(annotations):
+    allocated = _hami_slices(annotations)
+    if annotations.get("nvidia.com/vgpu-mode") == "mig" and not allocated:
+        raise UnmappableError("it asks HAMi for a slice, which its scheduler chooses")
+    if allocated:
         # HAMi has cut the slice for a pod that asked for memory.
         mig, gpus, share = allocated, 0, None
     else:

@@ -48,10 +48,11 @@ def _nodes(table: Json) -> Iterator[dict[str, Any]]:
 
 def _resources(resource: Json) -> dict[str, Any]:
     """Go's Resource: CPU in thousandths, memory in bytes, all others in thousandths."""
-    found: dict[str, Any] = {
-        "cpu": f"{_number(resource.get('MilliCPU'))}m",
-        "memory": _number(resource.get("Memory")),
-    }
+    found: dict[str, Any] = {}
+    if "MilliCPU" in resource:
+        found["cpu"] = f"{_number(resource['MilliCPU'])}m"
+    if "Memory" in resource:
+        found["memory"] = _number(resource["Memory"])
     pods = whole(resource.get("MaxTaskNum"))
     if pods:
         found["pods"] = pods
