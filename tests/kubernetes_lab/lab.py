@@ -73,6 +73,8 @@ class Lab:
         """UIDs of pods that were done."""
         self.removed: list[str] = []
         """Pods that had to leave."""
+        self.controllers: list[Callable[[], None]] = []
+        """Stand-ins, each called again and again."""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stop = threading.Event()
         self._kubelets = threading.Thread(target=self._machines)
@@ -241,6 +243,9 @@ class Lab:
             with contextlib.suppress(RefusedError, UnavailableError):
                 for pod in self.pods():
                     self._machine(pod)
+            for controller in self.controllers:
+                with contextlib.suppress(RefusedError, UnavailableError):
+                    controller()
 
     def _machine(self, pod: Json) -> None:
         """What kubelet would do next with a pod of its node."""
