@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kubernetes_lab.lab import SECONDS, Lab, gang, lab, missing
@@ -56,14 +55,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "more"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": "trencadis"}],
         })  # fmt: skip
-        for version, plural, record in (
-            (KUEUE, "resourceflavors", {"metadata": {"name": "default"}, "spec": {}}),
-            (KUEUE, "clusterqueues", cluster_queue()),
-            (GROUPS, "queues", {"metadata": {"name": "vq"}, "spec": {"weight": 1}}),
-        ):
-            running.api.post(path_of(version, plural), record)
+        running.create(KUEUE, "ResourceFlavor", {"metadata": {"name": "default"}, "spec": {}})
+        running.create(KUEUE, "ClusterQueue", cluster_queue())
         local = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}}
-        running.api.post(path_of(KUEUE, "localqueues", "alpha"), local)
+        running.create(KUEUE, "LocalQueue", local, "alpha")
+        running.create(GROUPS, "Queue", {"metadata": {"name": "vq"}, "spec": {"weight": 1}})
         yield running
 
 
@@ -129,14 +125,14 @@ def volcano_job(name: str, gpus: int, pods: int, seconds: float) -> Json:
     template["metadata"]["annotations"] = {SECONDS: str(seconds)}
     tasks = [{"name": "w", "replicas": pods, "template": template}]
     spec = {"minAvailable": pods, "queue": "vq", "schedulerName": "volcano", "tasks": tasks}
-    return {"apiVersion": VOLCANO, "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 def test_preemption_through_volcano(desk: Desk) -> None:
     lab, volcano = desk.lab, Volcano(desk.lab)
     low = [f"v{number}" for number in range(4)]
     for name in low:
-        lab.api.post(path_of(VOLCANO, "jobs", "alpha"), volcano_job(name, 8, 2, 25))
+        lab.create(VOLCANO, "Job", volcano_job(name, 8, 2, 25), "alpha")
     high = ["high0", "high1"]
 
     def done() -> bool:
@@ -175,7 +171,7 @@ def test_kais_binder_binds_where_the_plan_says(desk: Desk) -> None:
     with desk.running("run", "--workers", "1"):
         desk.until_done(90)
     assert binder.done == {"Succeeded": 8}
-    planned = {name: {n for nodes in plans for n in nodes} for name, plans in desk.planned().items()}
+    planned = {name: {n for p in plans for n in p} for name, plans in desk.planned().items()}
     for _, owner, node in lab.runs:
         assert node in planned[f"alpha/{owner}"]
     shares = [pod for pod in lab.pods("alpha") if records.annotation(pod, "gpu-fraction")]
@@ -206,8 +202,9 @@ def offers(config: str) -> dict[str, str]:
     return {"nvidia.com/gpu": "0", **found}
 
 
-def test_mig_layouts_for_those_who_wait(cluster: Lab, tmp_path: Path) -> None:
-    """The loop has a node cut; then kubectl does, by the lines of --dry-run."""
+@pytest.fixture
+def manager(cluster: Lab) -> Iterator[MigManager]:
+    """mig-manager, on nodes that it may cut; they are whole again afterwards."""
     lab = cluster
     lab.api.post("/api/v1/namespaces", {"metadata": {"name": "gpu-operator"}})
     lab.api.post("/api/v1/namespaces/gpu-operator/configmaps", {
@@ -216,62 +213,66 @@ def test_mig_layouts_for_those_who_wait(cluster: Lab, tmp_path: Path) -> None:
     labels |= {MigManager.CONFIG: "all-disabled", MigManager.STATE: "success"}
     for number in range(1, 9):
         lab.api.patch(f"/api/v1/nodes/n{number}", {"metadata": {"labels": labels}})
-    manager = MigManager(lab, offers)
+    yield MigManager(lab, offers)
+    lab.controllers.clear()
+    for name in cut(lab):
+        old = {k: None for k in offers("all-balanced")} | {"nvidia.com/gpu": "8"}
+        status = {"status": {"allocatable": old, "capacity": old}}
+        lab.api.patch(f"/api/v1/nodes/{name}/status", status)
+    gone = dict.fromkeys([*labels], None)
+    for number in range(1, 9):
+        body = {"metadata": {"labels": gone}, "spec": {"unschedulable": None}}
+        lab.api.patch(f"/api/v1/nodes/n{number}", body)
+    lab.clear()
+
+
+def cut(lab: Lab) -> list[str]:
+    nodes = listing(lab.api, "/api/v1/nodes")["items"]
+    return [records.name(node) for node in nodes
+            if node["metadata"]["labels"].get(MigManager.CONFIG) == "all-balanced"]  # fmt: skip
+
+
+def submit_slices(lab: Lab, *names: str) -> None:
+    for name in names:
+        made = gang(name, 0, 1, 60)
+        limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+        del limits["nvidia.com/gpu"]
+        limits["nvidia.com/mig-3g.40gb"] = "1"
+        lab.submit("alpha", made)
+
+
+def test_mig_layouts_for_those_who_wait(manager: MigManager, tmp_path: Path) -> None:
+    """The loop has a node cut; then kubectl does, by the lines of --dry-run."""
+    lab = manager.lab
     text = CONFIG.replace("levels =", 'mig_configs = "gpu-operator/mig"\nlevels =')
     desk = LiveDesk("kubernetes", tmp_path, text.format(kubeconfig=lab.ours))
 
     def tail() -> str:
         return "\n".join(desk.logged(25))
 
-    def wish(name: str, profile: str, count: int) -> None:
-        made = gang(name, 0, 1, 60)
-        limits = made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-        del limits["nvidia.com/gpu"]
-        limits[f"nvidia.com/mig-{profile}"] = str(count)
-        lab.submit("alpha", made)
-
-    def cut() -> list[str]:
-        nodes = listing(lab.api, "/api/v1/nodes")["items"]
-        return [records.name(n) for n in nodes
-                if n["metadata"]["labels"][MigManager.CONFIG] == "all-balanced"]  # fmt: skip
-
-    try:
-        for number in range(6):
-            wish(f"m{number}", "3g.40gb", 1)
-        with desk.running("run", "--workers", "1"):
-            lab.wait(lambda: len(lab.runs) == 6, tail, 60)
-        (first,) = cut()
-        assert {node for _, _, node in lab.runs} == {first}
-        assert manager.done == {"pending": 1, "success": 1}
-        record = lab.api.get(f"/api/v1/nodes/{first}")
-        assert "unschedulable" not in record["spec"]
-        assert not records.annotation(record, "trencadis.io/mig")
-        # Two are left there; the third of these needs another node.
-        for number in range(3):
-            wish(f"x{number}", "3g.40gb", 1)
-        lab.wait(lambda: len(lab.pods("alpha")) == 9, tail)
-        code = "from trencadis.cli import main; main()"
-        for attempt in range(2):
-            desk("snapshot", "-o", "snap.json")
-            solve: Any = [sys.executable, "-c", code, "solve", "snap.json", "-o", "plan.json"]
-            subprocess.run(solve, cwd=tmp_path, check=True, capture_output=True)
-            script = desk("apply", "plan.json", "--dry-run", code=None)
-            plan = json.loads((tmp_path / "plan.json").read_text())
-            assert bool(plan.get("reconfigures")) == (attempt == 0)
-            lab.kubectl(script)
-            if attempt == 0:
-                lab.wait(lambda: manager.done["success"] == 2, tail)
-                desk("apply", "plan.json", "--yes", code=3)
-        lab.wait(lambda: len(lab.runs) == 9, tail)
-        assert len(cut()) == 2
-    finally:
-        lab.controllers.clear()
-        for name in cut():
-            old = dict.fromkeys(offers("all-balanced")) | {"nvidia.com/gpu": "8"}
-            status = {"status": {"allocatable": old, "capacity": old}}
-            lab.api.patch(f"/api/v1/nodes/{name}/status", status)
-        gone = dict.fromkeys([*labels], None)
-        for number in range(1, 9):
-            body = {"metadata": {"labels": gone}, "spec": {"unschedulable": None}}
-            lab.api.patch(f"/api/v1/nodes/n{number}", body)
-        lab.clear()
+    submit_slices(lab, *(f"m{number}" for number in range(6)))
+    with desk.running("run", "--workers", "1"):
+        lab.wait(lambda: len(lab.runs) == 6, tail, 60)
+    (first,) = cut(lab)
+    assert {node for _, _, node in lab.runs} == {first}
+    assert manager.done == {"pending": 1, "success": 1}
+    record = lab.api.get(f"/api/v1/nodes/{first}")
+    assert "unschedulable" not in record["spec"]
+    assert not records.annotation(record, "trencadis.io/mig")
+    # Two slices are left there; the third of these needs another node.
+    submit_slices(lab, *(f"x{number}" for number in range(3)))
+    lab.wait(lambda: len(lab.pods("alpha")) == 9, tail)
+    code = "from trencadis.cli import main; main()"
+    for attempt in range(2):
+        desk("snapshot", "-o", "snap.json")
+        solve = [sys.executable, "-c", code, "solve", "snap.json", "-o", "plan.json"]
+        subprocess.run(solve, cwd=tmp_path, check=True, capture_output=True)
+        script = desk("apply", "plan.json", "--dry-run", code=None)
+        plan = json.loads((tmp_path / "plan.json").read_text())
+        assert bool(plan.get("reconfigures")) == (attempt == 0)
+        lab.kubectl(script)
+        if attempt == 0:
+            lab.wait(lambda: manager.done["success"] == 2, tail)
+            desk("apply", "plan.json", "--yes", code=3)  # frees the node; the plan is over
+    lab.wait(lambda: len(lab.runs) == 9, tail)
+    assert len(cut(lab)) == 2

@@ -287,6 +287,12 @@ class Lab:
         """A Job."""
         return self.api.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", record)
 
+    def create(self, version: str, kind: str, record: Json, namespace: str = "") -> Json:
+        """An object of a kind that isn't Kubernetes' own, whose kind has to be told."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        path = f"/apis/{version}{within}/{kind.lower()}s"
+        return self.api.post(path, {"apiVersion": version, "kind": kind, **record})
+
     def done(self) -> bool:
         """Whether all Jobs are complete."""
         return all("Complete" in records.conditions(job) for job in self.jobs())

@@ -17,12 +17,9 @@ from trencadis.adapters.kubernetes.live import records
 from trencadis.adapters.kubernetes.live.api import Json, listing
 from trencadis.adapters.live.cluster import RefusedError
 
-KUEUE, VOLCANO, BUS = (
-    "kueue.x-k8s.io/v1beta2",
-    "batch.volcano.sh/v1alpha1",
-    "bus.volcano.sh/v1alpha1",
-)
-GROUPS, KAI = "scheduling.volcano.sh/v1beta1", "scheduling.run.ai/v1alpha2"
+KUEUE, VOLCANO = "kueue.x-k8s.io/v1beta2", "batch.volcano.sh/v1alpha1"
+BUS, GROUPS = "bus.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1"
+KAI = "scheduling.run.ai/v1alpha2"
 KINDS = {
     KUEUE: ("Workload", "ClusterQueue", "LocalQueue", "ResourceFlavor"),
     VOLCANO: ("Job",),
@@ -109,8 +106,7 @@ class Kueue(StandIn):
             meta = {"name": f"job-{name}", "ownerReferences": [owned(job, "batch/v1", "Job")]}
             sets = [{"name": "main", "count": count, "template": template}]
             spec = {"active": True, "queueName": queue, "podSets": sets}
-            self.api.post(path_of(KUEUE, "workloads", namespace), {
-                "apiVersion": KUEUE, "kind": "Workload", "metadata": meta, "spec": spec})  # fmt: skip
+            self.lab.create(KUEUE, "Workload", {"metadata": meta, "spec": spec}, namespace)
             return
         where = path_of(KUEUE, "workloads", namespace, records.name(workload))
         path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
@@ -198,9 +194,8 @@ class Volcano(StandIn):
         mine = owned(job, VOLCANO, "Job")
         spec = {"minMember": job["spec"]["minAvailable"], "queue": job["spec"]["queue"]}
         with contextlib.suppress(RefusedError):  # there already
-            self.api.post(path_of(GROUPS, "podgroups", namespace), {
-                "apiVersion": GROUPS, "kind": "PodGroup", "spec": spec,
-                "metadata": {"name": group, "ownerReferences": [mine]}})  # fmt: skip
+            meta = {"name": group, "ownerReferences": [mine]}
+            self.lab.create(GROUPS, "PodGroup", {"metadata": meta, "spec": spec}, namespace)
         for task in job["spec"]["tasks"]:
             for index in range(task["replicas"]):
                 if (own := f"{name}-{task['name']}-{index}") in there:
