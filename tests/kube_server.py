@@ -27,13 +27,14 @@ GROUPS = {
     "batch.volcano.sh": "batch.volcano.sh/v1alpha1",
     "bus.volcano.sh": "bus.volcano.sh/v1alpha1",
     "scheduling.run.ai": "scheduling.run.ai/v1alpha2",
+    "scheduling.volcano.sh": "scheduling.volcano.sh/v1beta1",
 }
 KINDS = {
     "nodes": "Node", "pods": "Pod", "jobs": "Job", "namespaces": "Namespace",
     "resourcequotas": "ResourceQuota", "poddisruptionbudgets": "PodDisruptionBudget",
     "priorityclasses": "PriorityClass", "workloads": "Workload", "commands": "Command",
     "clusterqueues": "ClusterQueue", "localqueues": "LocalQueue", "configmaps": "ConfigMap",
-    "bindrequests": "BindRequest",
+    "bindrequests": "BindRequest", "podgroups": "PodGroup",
 }  # fmt: skip
 KAI = "kai-scheduler"
 CLUSTER_WIDE = ("nodes", "namespaces", "priorityclasses", "clusterqueues")

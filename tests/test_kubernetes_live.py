@@ -327,6 +327,100 @@ def test_volcano_jobs_get_commands(world: World, kubeconfig: Path) -> None:
     assert {c["target"]["uid"] for c in commands} == {made["metadata"]["uid"]}
 
 
+def volcano_job(world: World, name: str, pods: int) -> dict[str, Any]:
+    spec = pod_spec(2, nodeSelector={"kubernetes.io/hostname": "n2"})
+    template = {"metadata": {}, "spec": spec}
+    tasks = [{"name": "w", "replicas": pods, "template": template}]
+    record = {"metadata": {"name": name}, "spec": {"minAvailable": pods, "tasks": tasks}}
+    return world.put("jobs", record, "batch.volcano.sh")
+
+
+def volcano_pods(world: World, made: dict[str, Any], number: int) -> None:
+    """What Volcano's controller makes: pods and their PodGroup."""
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+    owned = [{"kind": "Job", "name": name, "uid": uid, "controller": True}]
+    marks = {"scheduling.k8s.io/group-name": f"{name}-{uid}"}
+    template = made["spec"]["tasks"][0]["template"]
+    for index in range(number):
+        meta = {"name": f"{name}-w-{index}", "ownerReferences": owned, "annotations": dict(marks)}
+        spec = json.loads(json.dumps(template["spec"]))
+        world.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+    if number:
+        group = {"metadata": {"name": f"{name}-{uid}", "ownerReferences": owned},
+                 "spec": {"minMember": number}}  # fmt: skip
+        world.put("podgroups", group, "scheduling.volcano.sh")
+
+
+def test_an_aborted_volcano_job_still_waits(world: World, kubeconfig: Path) -> None:
+    """Aborted it has neither pods nor PodGroup; it waits as before, and is resumed."""
+    made = volcano_job(world, "v", 2)
+    volcano_pods(world, made, 2)
+    name = f"ml/v-{made['metadata']['uid']}"
+    kube = cluster(world, kubeconfig)
+    before = next(j for j in kube.read({}).snapshot.jobs if j.name == name)
+    kube.start(name, on("n2", "n2"), kube.read({}).jobs[name])
+    world.tick()
+    kube.read({})
+    kube.stop(name)
+    for pod in world.pods("v"):
+        world._drop(pod)
+    (group,) = world.of("podgroups", "scheduling.volcano.sh")
+    world._drop(group)
+    made = world.of("jobs", "batch.volcano.sh")[0]
+    made["status"] = {"state": {"phase": "Aborted"}}
+    reading = kube.read({})
+    check(reading.snapshot)
+    after = next(j for j in reading.snapshot.jobs if j.name == name)
+    assert (reading.jobs[name].state, reading.jobs[name].managed) == ("waiting", True)
+    wishes = {"state", "tasks", "request", "node_selector", "queue", "priority", "submit"}
+    assert after.model_dump(include=wishes) == before.model_dump(include=wishes)
+
+    def answer(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("commands"):
+            volcano_pods(world, made, 2)
+
+    world.before = answer
+    kube.start(name, on("n2", "n2"), reading.jobs[name])
+    world.tick()
+    assert [pod["spec"]["nodeName"] for pod in world.pods("v")] == ["n2", "n2"]
+    commands = world.of("commands", "bus.volcano.sh")
+    assert [c["action"] for c in commands] == ["AbortJob", "ResumeJob"]
+    assert world.of("jobs", "batch.volcano.sh")[0]["metadata"]["annotations"] == {}
+
+
+def test_a_resume_that_was_cut_off_is_sent_again(world: World, kubeconfig: Path) -> None:
+    made = volcano_job(world, "v", 1)
+    made["status"] = {"state": {"phase": "Aborted"}}
+    made["metadata"]["annotations"] = {"trencadis.io/suspended": "resuming 2026-03-01T12:00:00"}
+    name = f"ml/v-{made['metadata']['uid']}"
+    kube = cluster(world, kubeconfig)
+    assert kube.read({}).jobs[name].state == "waiting"
+    made["status"] = {"state": {"phase": "Pending"}}
+    volcano_pods(world, made, 1)
+    view = kube.read({}).jobs[name]
+    assert (view.state, view.managed) == ("waiting", True)
+    kube.start(name, on("n2"), view)
+    assert world.of("commands", "bus.volcano.sh") == []
+    assert world.of("jobs", "batch.volcano.sh")[0]["metadata"]["annotations"] == {}
+
+
+def test_a_job_that_its_user_resumes_waits_again(world: World, kubeconfig: Path) -> None:
+    put(world, job("a"))
+    kube = cluster(world, kubeconfig)
+    started(kube, world, "a", "n1")
+    kube.stop("ml/a")
+    world.tick(9)
+    world.tick(9)
+    world.job("a")["spec"]["suspend"] = False
+    world.sync()
+    view = kube.read({}).jobs["ml/a"]
+    assert (view.state, view.managed) == ("waiting", True)
+    kube.start("ml/a", on("n2"), view)
+    world.tick()
+    assert places(world, "a") == ["n2"]
+    assert world.job("a")["metadata"]["annotations"] == {}
+
+
 def test_given_back_on_nobodys_terms(world: World, kubeconfig: Path) -> None:
     put(world, job("waits", pods=2), job("sent", gpus=4), job("stopped"))
     world.stuck.add("n1")

@@ -181,6 +181,10 @@ class Volcano(StandIn):
                     path = f"/api/v1/namespaces/{records.namespace(pod)}/pods/{records.name(pod)}"
                     self.api.delete(path, {})
             if not living:
+                group = f"{records.name(job)}-{records.uid(job)}"
+                with contextlib.suppress(RefusedError):  # not there any more
+                    where = path_of(GROUPS, "podgroups", records.namespace(job), group)
+                    self.api.delete(where, {})
                 self._phase(job, "Aborted" if phase == "Aborting" else "Pending")
         elif phase in ("Pending", "Running"):
             if sum(records.phase(pod) == "Succeeded" for pod in pods) == wanted:

@@ -13,6 +13,7 @@ from trencadis.adapters.kubernetes.live.api import Api, ConflictError, Json, Mis
 from trencadis.adapters.kubernetes.live.devices import Devices
 from trencadis.adapters.kubernetes.live.lists import PODS, VOLCANO_BUS, Lists
 from trencadis.adapters.kubernetes.live.owners import COMMANDS, Owner, Owners
+from trencadis.adapters.kubernetes.live.promised import group_of
 from trencadis.adapters.kubernetes.live.views import Gang
 from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 from trencadis.models import TaskAllocation
@@ -20,6 +21,7 @@ from trencadis.models import TaskAllocation
 TRIES = 4
 """Times that a pod is read again because others changed what doesn't concern us."""
 POLL_S = 0.2
+_UNMARKED = {records.SUSPENDED: None, records.GROUP: None}
 
 
 @dataclass(slots=True)
@@ -104,6 +106,8 @@ class Acts:
     def made(self, gang: Gang) -> Sequence[Json]:
         """The gang's pods that wait; a suspended owner is resumed, and makes them first."""
         if not gang.owner.suspended:
+            if gang.owner.mark:  # others have resumed it
+                self.api.patch(gang.owner.path, {"metadata": {"annotations": _UNMARKED}})
             return gang.pods
         self.resume(gang.owner)
         if gang.mixed:
@@ -119,7 +123,7 @@ class Acts:
         if owner.record is None or owner.suspended or at(owner.record, "spec", "suspend"):
             return
         if owner.way == "command":
-            self._mark(owner, {})
+            self._mark(owner, {}, group_of(gang.pods))
             self._command(owner, "AbortJob")
             return
         spec = {"suspend": True} if owner.way == "suspend" else {"active": False}
@@ -130,9 +134,11 @@ class Acts:
         if owner.record is None or not owner.suspended:
             return
         if owner.way == "command":
+            stamp = f"{records.RESUMING} {self.clock().isoformat(timespec='seconds')}"
+            self.api.patch(owner.path, {"metadata": {"annotations": {records.SUSPENDED: stamp}}})
             self._command(owner, "ResumeJob")
         spec = {"suspend": {"suspend": False}, "inactive": {"active": True}}.get(owner.way)
-        meta = {"annotations": {records.SUSPENDED: None}}
+        meta = {"annotations": _UNMARKED}
         self.api.patch(owner.path, {"metadata": meta, **({"spec": spec} if spec else {})})
 
     def renew(self, gang: Gang) -> Sequence[Json]:
@@ -151,10 +157,11 @@ class Acts:
             gang, lambda pods: len(pods) >= gang.tasks, "hasn't made its pods in time"
         )
 
-    def _mark(self, owner: Owner, more: Json) -> None:
+    def _mark(self, owner: Owner, more: Json, group: str = "") -> None:
         assert owner.record is not None
         stamp = self.clock().isoformat(timespec="seconds")
-        meta: Json = {"annotations": {records.SUSPENDED: stamp}}
+        marks = {records.SUSPENDED: stamp, **({records.GROUP: group} if group else {})}
+        meta: Json = {"annotations": marks}
         try:
             meta["resourceVersion"] = records.version(owner.record)
             self.api.patch(owner.path, {"metadata": meta, **more})

@@ -38,8 +38,20 @@ class Owner:
 
     @property
     def suspended(self) -> bool:
-        """Whether we have suspended it, and not resumed."""
-        return self.record is not None and bool(records.annotation(self.record, records.SUSPENDED))
+        """Whether we have suspended it, and neither we nor others have resumed it."""
+        mark = self.mark
+        if self.way == "suspend":
+            return bool(mark) and bool(at(self.record, "spec", "suspend"))
+        if self.way == "inactive":
+            return bool(mark) and at(self.record, "spec", "active") is False
+        if mark.startswith(records.RESUMING):
+            return at(self.record, "status", "state", "phase") in ("Aborting", "Aborted")
+        return bool(mark)
+
+    @property
+    def mark(self) -> str:
+        """What we have noted on it; empty where nothing."""
+        return "" if self.record is None else records.annotation(self.record, records.SUSPENDED)
 
     @property
     def suspendable(self) -> bool:

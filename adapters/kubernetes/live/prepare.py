@@ -13,6 +13,7 @@ from trencadis.adapters.kubernetes.live import records
 from trencadis.adapters.kubernetes.live.api import Json
 from trencadis.adapters.kubernetes.live.lists import JOBS, NODES, PODS, Lists
 from trencadis.adapters.kubernetes.live.owners import WORKLOADS, Owner, Owners
+from trencadis.adapters.kubernetes.live.promised import promise
 from trencadis.adapters.kubernetes.live.taints import without_ours
 
 
@@ -26,6 +27,8 @@ class Prepared:
     """All pods, by UID."""
     by_controller: dict[str, list[Json]] = field(default_factory=dict)
     """All pods, by their controller's UID."""
+    promised: dict[str, Json] = field(default_factory=dict)
+    """Pods that aborted owners will make, by a UID of ours."""
     hostnames: dict[str, str] = field(default_factory=dict)
     """The hostname label of each node, by the node's name."""
 
@@ -44,6 +47,7 @@ def prepare(lists: Lists, gate: str, now: datetime) -> Prepared:
         prepared.hostnames[records.name(node)] = text(labels.get(records.HOSTNAME)) or records.name(
             node
         )
+    prepared.promised = promise(lists, by_controller)
     sent = _sent(by_controller, gate)
     beside = _beside(by_controller)
     lists.replace(
@@ -51,7 +55,8 @@ def prepare(lists: Lists, gate: str, now: datetime) -> Prepared:
         [
             _pod(pod, owners.of_pod(pod), sent=sent, beside=beside, now=now)
             for pod in prepared.pods.values()
-        ],
+        ]
+        + list(prepared.promised.values()),
     )
     lists.replace(JOBS, [_job(job, by_controller[records.uid(job)]) for job in lists.of(JOBS)])
     lists.replace(WORKLOADS, [_active(workload) for workload in lists.of(WORKLOADS)])

@@ -14,6 +14,10 @@ START = "trencadis.io/start"
 """Annotation of a pod: when it was named. Pods of one start have the same."""
 SUSPENDED = "trencadis.io/suspended"
 """Annotation of an owner that we have suspended, and when: only such are resumed."""
+RESUMING = "resuming"
+"""How its value begins while a Command resumes it: until that is carried out it is suspended."""
+GROUP = "trencadis.io/group"
+"""Annotation of a Volcano job that we have suspended: the PodGroup that its pods had."""
 HOSTNAME = "kubernetes.io/hostname"
 OVER = ("Succeeded", "Failed")
 

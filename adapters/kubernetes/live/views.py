@@ -43,7 +43,9 @@ def make_gangs(
         pods.sort(key=records.order)
         place = rows[0].namespace, rows[0].name
         owners = prepared.owners
-        owner = owners.of_pod(pods[0]) if pods else owners.of_name(*place)
+        promised = prepared.promised.get(rows[0].uid)
+        first = pods[0] if pods else promised
+        owner = owners.of_name(*place) if first is None else owners.of_pod(first)
         gangs[job.name] = Gang(place[0], tuple(pods), owner, job.tasks, job.group is not None)
     return gangs
 
