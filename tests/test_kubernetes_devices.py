@@ -225,6 +225,27 @@ def test_killed_while_a_layout_changes(
         assert "unschedulable" not in world.node(name)["spec"]
 
 
+def test_what_is_being_made_is_waited_for(
+    world: World, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Rounds go on while mig-manager works: no further node is cut for the same jobs."""
+    for name in ("n3", "n4"):
+        world.put("nodes", mig_node(name))
+    put(world, *(wishing(f"w{i}", _3g_40gb=1) for i in range(4)))
+    live = context(world, kubeconfig, tmp_path / "state", text=MIG_TEXT)
+    running = loop(live, solve=plan)
+    for _ in range(4):
+        assert running.round()
+        world.tick(1)
+    changed = [name for name in ("n1", "n2", "n3", "n4") if OURS in marks(world, name)]
+    configs = [labels(world, name)[CONFIG] for name in changed]
+    offered_ = {"all-3g": 4, "half": 1}
+    assert sum(offered_[name] for name in configs) >= 4
+    assert sum(offered_[name] for name in configs[1:]) < 4
+    rows = live.store.rows("SELECT detail FROM events WHERE kind = 'reconfigure-skipped'")
+    assert any("being made" in detail for (detail,) in rows)
+
+
 def test_what_failed_is_not_tried_again(world: World, kubeconfig: Path, tmp_path: Path) -> None:
     put(world, wishing("w", _3g_40gb=2))
     live = context(world, kubeconfig, tmp_path / "state", text=MIG_TEXT)

@@ -18,6 +18,8 @@ from trencadis.models.cluster import GpuGroup, MigGpu, MigInstance, NvLink
 UNKNOWN_MODEL = "gpu"
 _ZERO = Fraction(0)
 MAX_GROUP = 64
+MOST_CUT = 16
+"""GPUs of a node that are tried for slices."""
 SHARES_PER_GPU = 100
 """The most shares of one GPU where the sharer sets no limit: KAI counts in hundredths."""
 
@@ -81,8 +83,9 @@ def read_devices(
         count = count or (plain + renamed) // replicas
     elif not count:
         count = plain
+    model = _SUFFIX.sub("", product) or UNKNOWN_MODEL
     if profiles and count <= plain:
-        count = plain + 1
+        count = plain + _fewest(profiles, model, memory)
     if not count:
         return Devices(replicas=0)
     if not product:
@@ -90,7 +93,6 @@ def read_devices(
             f"{entry.path}.metadata.labels",
             f"no label nvidia.com/gpu.product: the model is called {UNKNOWN_MODEL}",
         )
-    model = _SUFFIX.sub("", product) or UNKNOWN_MODEL
     missing = 0
     if not profiles and replicas == 1:
         offered = down(allocatable.get(GPU, _ZERO))
@@ -118,6 +120,12 @@ def _single(entry: Object, product: str, memory: int, count: int, report: Report
         "MIG strategy single offers slices as GPUs: each is read as a GPU of its own model",
     )
     return Devices(groups=groups_of(product, count, memory))
+
+
+def _fewest(profiles: list[str], model: str, memory: int) -> int:
+    """GPUs that the slices of a node need at least, where no label tells how many there are."""
+    sizes = range(1, MOST_CUT + 1)
+    return next((n for n in sizes if spread(profiles, range(n), model, memory) is not None), 1)
 
 
 def _profiles(allocatable: Amounts) -> list[str]:

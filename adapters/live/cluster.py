@@ -82,6 +82,17 @@ class LayoutChange:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A node's layouts under their native name, and what it has with them."""
+
+    name: str
+    slices: Mapping[str, int]
+    """By profile."""
+    gpus: int
+    """Whole ones."""
+
+
 class Layouts(Protocol):
     """MIG layouts, a node at a time and by names that the native side knows.
 
@@ -90,11 +101,14 @@ class Layouts(Protocol):
 
     def configuration(
         self, node: str, entries: Sequence[Reconfigure], slices: Mapping[str, int], gpus: int
-    ) -> str:
-        """The name of one with room for so many slices by profile, and whole GPUs."""
+    ) -> Configuration:
+        """One with room for so many slices by profile, and whole GPUs."""
 
     def change(self, node: str, name: str) -> None:
         """Keeps work away from the node and has it changed. Doing it twice does no harm."""
+
+    def coming(self) -> Sequence[Configuration]:
+        """What nodes will have whose change is under way, by the last reading."""
 
     def settle(self) -> Sequence[LayoutChange]:
         """Looks at all changes under way; nodes where it is over take work again."""

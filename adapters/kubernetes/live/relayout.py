@@ -26,8 +26,8 @@ from trencadis.adapters.kubernetes.live.mig_configs import (
     parse,
     present,
 )
-from trencadis.adapters.kubernetes.resources import GPU, MIG, pod_amounts
-from trencadis.adapters.live.cluster import LayoutChange, RefusedError
+from trencadis.adapters.kubernetes.resources import GPU, MIG, pod_amounts, profile_of
+from trencadis.adapters.live.cluster import Configuration, LayoutChange, RefusedError
 from trencadis.models import Fault, Node, Snapshot
 from trencadis.models.plan import Reconfigure
 
@@ -119,8 +119,8 @@ class NodeLayouts:
 
     def configuration(
         self, node: str, entries: Sequence[Reconfigure], slices: Mapping[str, int], gpus: int
-    ) -> str:
-        """The name of one with room for all that the plan starts there."""
+    ) -> Configuration:
+        """One with room for all that the plan starts there."""
         there = self.nodes.get(node)
         if there is None:
             raise RefusedError("its MIG layout isn't ours to change now")
@@ -134,7 +134,22 @@ class NodeLayouts:
         name = choose(able, there, tuple(wanted), slices, gpus)
         if name is None:
             raise RefusedError("no MIG configuration of mig-manager's has room for the plan's jobs")
-        return name
+        return Configuration(name, *offered(applied(able[name], there) or ()))
+
+    def coming(self) -> list[Configuration]:
+        """What the annotations of the last reading promise."""
+        found = []
+        for record in self.records.values():
+            if told := _told(record):
+                offers = mapping(told.get("offers"))
+                slices = {
+                    profile_of(match.group(1)): whole(count) or 0
+                    for key, count in offers.items()
+                    if (match := MIG.fullmatch(str(key)))
+                }
+                name, gpus = text(told.get("config")), whole(offers.get(GPU)) or 0
+                found.append(Configuration(name, slices, gpus))
+        return found
 
     def change(self, node: str, name: str) -> None:
         """Cordons the node; labels it if no pod with GPUs has come in between."""
