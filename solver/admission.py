@@ -128,8 +128,12 @@ def _depths(
     if not gangs:
         return {}
     fabric = tree(snapshot)
+    # To those that ask for no nearness all nodes are alike.
+    rests = [gang.rest_on if gang.communicates or gang.topology else None for gang in gangs]
     return {
-        node.name: tuple(fabric.common_depth((*gang.rest_on, node.name)) for gang in gangs)
+        node.name: tuple(
+            0 if rest is None else fabric.common_depth((*rest, node.name)) for rest in rests
+        )
         for node in nodes
     }
 

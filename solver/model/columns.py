@@ -236,9 +236,8 @@ def _place_columns(
     alone: Counter[Domain] = Counter()  # for one job
     for domain, slots in room.by_domain(way.need, way.segment_depth).items():
         if slots >= way.segment:
-            most = slots // way.segment
-            alone[domain[: way.depth]] += min(most, way.most) if way.most else most
-            most = min(most, way.most * jobs) if way.most else most
+            most = min(slots // way.segment, (way.most or slots) * jobs)
+            alone[domain[: way.depth]] += min(most, way.most or most)
             segments[domain] = program.column(0, most)
             per_domain[domain[: way.depth]] += most
     wanted = way.count // way.segment
