@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from trencadis.models import Job, Node, Snapshot, Taint, Toleration
 from trencadis.models.base import seconds
 from trencadis.models.spares import EFFECT
-from trencadis.solver.fabric import tree
+from trencadis.solver.fabric import slowdown_at, tree
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
+from trencadis.solver.worth import rates
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -124,15 +125,20 @@ def admission(
 def _depths(
     snapshot: Snapshot, gangs: Sequence[Job], nodes: Iterable[Node]
 ) -> dict[str, tuple[int, ...]]:
-    """By node: the depth of each gang's rest together with the node."""
+    """By node: the depth of each gang's rest together with the node; of depths that cost the same
+    the coarsest."""
     if not gangs:
         return {}
-    fabric = tree(snapshot)
-    # To those that ask for no nearness all nodes are alike.
-    rests = [gang.rest_on if gang.communicates or gang.topology else None for gang in gangs]
+    fabric, table = tree(snapshot), rates(snapshot)
+    coarsest: list[list[int]] = []
+    for gang in gangs:
+        prices = [slowdown_at(snapshot, gang, table, fabric, d) for d in range(fabric.depth + 2)]
+        # Depths of one price tell no nodes apart.
+        coarsest.append([prices.index(price) for price in prices])
     return {
         node.name: tuple(
-            0 if rest is None else fabric.common_depth((*rest, node.name)) for rest in rests
+            coarse[fabric.common_depth((*gang.rest_on, node.name))]
+            for gang, coarse in zip(gangs, coarsest, strict=True)
         )
         for node in nodes
     }
