@@ -156,6 +156,8 @@ def as_repairs(snapshot: Snapshot, plan: Plan) -> Plan:
         return plan
     broken = breakage(snapshot)
     gangs = {missing_name(job.name): job for job in snapshot.jobs if job.name in lacking}
+    for job in snapshot.jobs:  # a job of that name takes the place of the repair
+        gangs.pop(job.name, None)
     repairs, starts = [], []
     for start in plan.starts:
         gang = gangs.get(start.job)

@@ -227,6 +227,13 @@ def test_the_policy_may_turn_repairs_off() -> None:
     assert not plan.pending
 
 
+def test_a_job_may_have_the_name_of_a_repair() -> None:
+    snap = case(b.job(missing_name("gang"), 8))
+    plan, nodes = repaired(snap)
+    assert not nodes
+    assert [start.job for start in plan.starts] == [missing_name("gang")]
+
+
 def test_the_longest_names_work() -> None:
     name = "g" * 253
     snap = b.snapshot(

@@ -21,6 +21,8 @@ from trencadis.solver.migrate.defrag import defrag
 from trencadis.solver.round import solve
 from trencadis.solver.spares import with_spares
 from trencadis.solver.verify import verify
+from trencadis.views.cluster import cluster_facts
+from trencadis.views.queues import queue_records
 
 ALL = range(8)
 QUIET = [HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -186,3 +188,12 @@ def test_spares_beside_victims_and_moves(snapshot: Snapshot) -> None:
     preemption = snapshot.policy.preemption.model_copy(update={"budget": budget})
     policy = snapshot.policy.model_copy(update={"preemption": preemption})
     defrag(snapshot.model_copy(update={"policy": policy}))  # verifies
+
+
+def test_show_marks_spares_and_counts_no_repair_as_a_job() -> None:
+    snap = racks(b.running("gang", b.at("n0", *ALL), tasks=2), b.job("j", 8))
+    facts = cluster_facts(snap)
+    assert {node.name for node in facts.nodes if "spare" in node.marks} == {"n1", "n2"}
+    (queue,) = queue_records(facts.situation)
+    assert (queue["running_jobs"], queue["pending_jobs"]) == (1, 1)
+    assert queue["asked_milli"] == 16_000

@@ -10,6 +10,7 @@ from typing import Any
 
 from trencadis.models.cluster import Node
 from trencadis.models.snapshot import Snapshot
+from trencadis.models.spares import is_spare
 from trencadis.solver.verify.fragmentation import Fragmentation
 from trencadis.solver.verify.situation import Situation, situate
 from trencadis.solver.verify.supply import NodeState
@@ -199,6 +200,8 @@ def _marks(node: Node, snapshot: Snapshot, state: NodeState) -> tuple[str, ...]:
             marks.append(f"out {window.start:%m-%d %H:%M} to {window.end:%m-%d %H:%M}")
     if node.health_score_milli < snapshot.policy.poor_health_milli:
         marks.append("poor health")
+    if is_spare(state.node):
+        marks.append("spare")
     marks.extend(f"taint {taint.key}" for taint in node.taints)
     return tuple(marks)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trencadis.models.broken import Missing
 from trencadis.models.queues import Queue
 from trencadis.solver.verify.situation import Situation
 from trencadis.views import words
@@ -21,7 +22,8 @@ def queue_records(situation: Situation) -> list[dict[str, Any]]:
             running[job.queue] += 1
         elif job.state == "pending":
             asked[job.queue] += situation.units(job)
-            pending[job.queue] += 1
+            # What a broken gang lacks is asked for, but is no job.
+            pending[job.queue] += not isinstance(job, Missing)
     sums = [tree.sums(values) for values in (used, asked, running, pending)]
     records: list[dict[str, Any]] = []
     todo = list(reversed(tree.children.get(None, ())))
