@@ -53,7 +53,13 @@ class Answers:
 
     def starts_with(self, name: str, remedy: Remedy) -> set[str]:
         changed = with_remedy(self.after, name, remedy)
-        return {start.job for start in solve(only(changed, [name]), OPTIONS).starts}
+        group = self.explainer.jobs[name].group
+        unit = [
+            job.name
+            for job in changed.jobs
+            if job.name == name or (group and job.group == group and job.state == "pending")
+        ]
+        return {start.job for start in solve(only(changed, unit), OPTIONS).starts}
 
 
 def kinds(answer: Explanation) -> set[str]:
@@ -192,13 +198,32 @@ def test_case_8_fewest_moves() -> None:
 
 
 def test_case_9_a_group_starts_as_a_whole() -> None:
-    waits = [b.job(name, 8, 2, group="AB" if name in "AB" else "CD") for name in "ABCD"]
+    waits = [
+        b.job(name, 8, 2, group="AB" if name in "AB" else "CD", runtime_seconds=3_600)
+        for name in "ABCD"
+    ]
     answers = Answers(b.snapshot(b.nodes(4, 8), waits))
     assert answers.started in ({"A", "B"}, {"C", "D"})
     for name in set("ABCD") - answers.started:
-        answer = answers.explainer.job(name)
+        answer = answers[name]
         assert answer.code == Reason.OUTRANKED
-        assert "group" in answer.no_remedy["stop"]
+        assert remedy(answer, "nodes").cost == {"nodes": 4, "gpus": 32}
+        assert set(remedy(answer, "stop").stop) == answers.started
+        assert remedy(answer, "wait").at == b.ago(-3_600)
+        assert "several jobs at once" in answer.no_remedy["shape"]
+
+
+def test_a_group_is_told_the_one_job_in_its_way() -> None:
+    busy = [
+        b.running("r", b.at("n1", *range(8)), **LOW),
+        b.running("s", b.at("n2", 0), ran=36_000),
+    ]
+    waits = [b.job(name, 8, group="G") for name in "AB"]
+    answer = Answers(b.snapshot(b.nodes(3, 8), busy, waits))["A"]
+    assert answer.code == Reason.GROUP
+    assert remedy(answer, "stop").stop == ("r",)
+    assert remedy(answer, "stop").cheapest
+    assert remedy(answer, "nodes").add == 1
 
 
 def test_case_10_a_hold_keeps_others_away_and_passes() -> None:
@@ -257,6 +282,38 @@ def test_case_11_limits_are_exact() -> None:
     (larger,) = remedy(answer, "limit").raises
     assert (larger.owner, larger.name, larger.what) == ("queue", "red", "gpu_milli")
     assert (larger.current, larger.needed) == (1_900, 2_000)
+
+
+HALF = Request(share=Share(gpu_milli=500))
+
+
+def test_case_11_a_seventeenth_half_finds_eight_gpus_taken() -> None:
+    machine = b.node("n1", 8, shareable=True, max_jobs_per_gpu=4)
+    waits = b.jobs(17, "s", request=HALF, runtime_seconds=3_600)
+    answers = Answers(b.snapshot(machine, waits))
+    assert len(answers.started) == 16
+    (last,) = (entry.job for entry in answers.plan.pending)
+    answer = answers[last]
+    assert answer.code == Reason.OUTRANKED
+    assert answer.evidence["idle_milli_gpu"] == 8_000
+    assert answer.evidence["idle_milli_gpu_after"] == 0
+    assert answer.evidence["in_its_place"] in answers.started
+    assert len(remedy(answer, "stop").stop) == 1
+    assert remedy(answer, "wait").at == b.ago(-3_600)
+
+
+def test_case_11_a_half_beside_sixteen_that_run() -> None:
+    machine = b.node("n1", 8, shareable=True, max_jobs_per_gpu=4)
+    busy = [
+        b.running(f"r{i:02}", b.at("n1", i // 2), request=HALF, ran=60 * (i + 1)) for i in range(16)
+    ]
+    answer = Answers(b.snapshot(machine, busy, b.job("x", request=HALF)))["x"]
+    assert answer.code == Reason.NOT_ENOUGH_FREE
+    assert answer.evidence["idle_milli_gpu"] == 0
+    stop = remedy(answer, "stop")
+    assert stop.stop == ("r00",)
+    assert stop.cheapest
+    assert stop.cost == {"jobs": 1, "gpus": 0, "gpu_milli": 500, "lost_gpu_seconds": 30}
 
 
 def test_case_12_the_victim_is_the_one_that_loses_least() -> None:

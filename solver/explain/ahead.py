@@ -9,6 +9,7 @@ from trencadis.solver.explain.loss import may_be_stopped
 from trencadis.solver.explain.place import Place
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.sliced import in_pieces
 from trencadis.solver.explain.stop import Stopper
 
 
@@ -19,7 +20,7 @@ def competitors(scene: Scene, place: Place, job: Job, said: Said) -> Said:
     """
     worth = scene.facts.values.worth
     started = {name: worth[name].wait for name in scene.ledger.started}
-    found = Stopper(place.snapshot, place).cheapest(
+    found = Stopper(place.snapshot, place, parts=in_pieces(job)).cheapest(
         job, scene.shape(job).models(), started
     )
     if found is None:

@@ -73,7 +73,7 @@ class Explainer:
         assumptions = [f"the plan is {self.plan.proof.status.value}"]
         if not help_:
             return _explanation(job, said, self._conflicts(job), "plan", assumptions)
-        if said.code is Reason.OUTRANKED and not in_pieces(job):
+        if said.code is Reason.OUTRANKED:
             said = competitors(self.scene, self.alone.base, job, said)
         case = case_of(self.scene, self.alone, job, said.code)
         found, none = remedies(self.scene, case, said.code)

@@ -9,6 +9,7 @@ from trencadis.models.explanation import Remedy
 from trencadis.solver.capacity import node_state
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.changes import new_node, with_nodes
+from trencadis.solver.explain.grouped import more_nodes
 from trencadis.solver.explain.raises import beside
 from trencadis.solver.explain.said import some
 from trencadis.solver.fabric import required_depth
@@ -29,8 +30,21 @@ def grow(case: Case) -> Remedy | str:
             best = entry if best is None else min(best, entry)
     if best is None:
         return "no number of nodes of the kinds that are there would do"
-    count, gpus, name = best
+    count, _, name = best
     node = next(node for node in case.base.nodes if node.name == name)
+    return _remedy(case, node, count, cheapest=len(kinds) <= KINDS)
+
+
+def grow_for_group(case: Case) -> Remedy | str:
+    """The same for a group that starts as a whole."""
+    found = more_nodes(case)
+    if found is None:
+        return "no number of nodes of the kinds that were tried would do"
+    return _remedy(case, found[1], found[0], cheapest=False)
+
+
+def _remedy(case: Case, node: Node, count: int, *, cheapest: bool) -> Remedy:
+    name = node.name
     kind = " + ".join(f"{group.count}×{group.model}" for group in node.gpus) or "no GPUs"
     where = f" in {'/'.join(node.fabric)}" if node.fabric else ""
     return Remedy(
@@ -38,8 +52,8 @@ def grow(case: Case) -> Remedy | str:
         sentence=f"add {some(count, 'node')} like {name} ({kind}){where}{beside(case.raises)}",
         add=count,
         like=name,
-        cost={"nodes": count, "gpus": gpus},
-        cheapest=len(kinds) <= KINDS,
+        cost={"nodes": count, "gpus": count * node.gpu_count},
+        cheapest=cheapest,
         raises=case.raises,
     )
 

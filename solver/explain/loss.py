@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trencadis.models import Job, Snapshot
+from trencadis.models.units import Sizes
 from trencadis.solver.preempt import victims
-from trencadis.solver.preempt.victims import elapsed, gpus_of, restart
+from trencadis.solver.preempt.victims import elapsed, restart
 from trencadis.solver.worth import tier_of
 
 
@@ -14,10 +15,15 @@ def unsaved(snapshot: Snapshot, job: Job) -> int:
     return victims.unsaved(snapshot, job, elapsed(snapshot, job), interval)
 
 
-def loss(snapshot: Snapshot, job: Job) -> int:
-    """Work done again and the restart, GPU-seconds; a job without GPUs counts as a tenth of one."""
+def loss(snapshot: Snapshot, job: Job, sizes: Sizes) -> int:
+    """Work done again and the restart, GPU-seconds; a job counts as a tenth of a GPU at least."""
     lost = unsaved(snapshot, job) + restart(snapshot, job)
-    return lost * max(1, 10 * gpus_of(job)) // 10 + 1
+    return lost * max(100, milli_of(job, sizes)) // 1_000 + 1
+
+
+def milli_of(job: Job, sizes: Sizes) -> int:
+    """Milli-GPU that it has; slices count by their fraction."""
+    return sizes.job(job) * 1_000 // sizes.unit
 
 
 def may_be_stopped(snapshot: Snapshot, victim: Job, job: Job) -> bool:

@@ -92,7 +92,8 @@ def menu(
         order = sorted(victims, key=lambda name: (costs[name], name))[:MOST_VICTIMS]
         enough = most if first_below is None else free + 1
         more, whole = _tried(order, costs, room, free, enough, first_below)
-        exact = exact and whole
+        # Sets with a victim that was left out cost no less than the dearest that wasn't.
+        exact = whole and (exact or all(price <= costs[order[-1]] for _, price, _ in more))
     if not exact and (not more or more[-1][0] < most - free):
         more = [*more, (most - free, sum(costs[name] for name in victims), tuple(victims))]
     return Menu(node.name, free, tuple(more), exact)

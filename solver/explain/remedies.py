@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from trencadis.models import Hold, Job, Snapshot
 from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
@@ -10,9 +10,9 @@ from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.beside import in_round
 from trencadis.solver.explain.case import Case
-from trencadis.solver.explain.grow import grow
+from trencadis.solver.explain.grouped import MOST_NODES, too_large
+from trencadis.solver.explain.grow import grow, grow_for_group
 from trencadis.solver.explain.limits import heads, raise_of, reached
-from trencadis.solver.explain.loss import loss, may_be_stopped, unsaved
 from trencadis.solver.explain.move import Mover
 from trencadis.solver.explain.moved import impossible
 from trencadis.solver.explain.raises import beside, raise_text
@@ -21,9 +21,8 @@ from trencadis.solver.explain.said import names, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.shape import shapes
 from trencadis.solver.explain.slimmer import slimmer
-from trencadis.solver.explain.stop import Stopper, Victims
+from trencadis.solver.explain.stops import stop
 from trencadis.solver.explain.wait import wait
-from trencadis.solver.preempt.victims import gpus_of
 
 KINDS: tuple[RemedyKind, ...] = ("wait", "move", "stop", "limit", "shape", "nodes")
 RULES = frozenset({Reason.DEPENDENCY, Reason.NOT_BEFORE, Reason.HELD_GPUS})
@@ -117,8 +116,7 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
     if code in RULES:
         return
     if not case.single:
-        for kind in KINDS[1:]:
-            yield kind, f"its group of {len(case.unit)} starts as a whole: ask for one alone"
+        yield from _for_group(case)
         return
     if code in LIMITS:
         yield from _limit(case)
@@ -126,7 +124,7 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
         yield "limit", "guarantees that are not lent keep the GPUs, not a limit"
     elif code not in HOPELESS and not case.fits():
         yield "move", _restart(case) if case.parts else _move(case)
-        yield "stop", _stop(case)
+        yield "stop", stop(case)
     if case.parts:
         # What new nodes could be cut into is not worked out.
         for remedy in slimmer(case):
@@ -136,6 +134,19 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
         yield "shape", shape
     if not case.fits():
         yield "nodes", grow(case)
+
+
+def _for_group(case: Case) -> Iterator[Found]:
+    """For jobs that start together: the others of the group are part of every answer."""
+    whole = f"its group of {some(len(case.unit), 'job')} starts as a whole: "
+    for kind in ("move", "limit", "shape"):
+        yield kind, whole + "this is not worked out for several jobs at once"
+    if too_large(case):
+        yield "stop", whole + f"not worked out beyond {MOST_NODES} nodes"
+        yield "nodes", whole + f"not worked out beyond {MOST_NODES} nodes"
+        return
+    yield "stop", stop(case)
+    yield "nodes", grow_for_group(case)
 
 
 def _shapes(case: Case) -> list[Remedy] | list[str]:
@@ -189,61 +200,5 @@ def _restart(case: Case) -> Remedy | str:
         move=found.relocations,
         cost={"jobs": len(found.relocations)},
         cheapest=found.fewest,
-        raises=case.raises,
-    )
-
-
-def _stop(case: Case) -> Remedy | str:
-    """Those that a scheduler may stop for it; else any that are preemptible; else any at all.
-
-    What the plan starts only now is left alone as long as others will do.
-    """
-    snapshot, job = case.base, case.job
-    running = [other for other in snapshot.jobs if other.state == "running"]
-    now = case.starting
-    scopes: tuple[tuple[str, Callable[[Job], bool]], ...] = (
-        ("of lower tiers", lambda v: v.name not in now and may_be_stopped(snapshot, v, job)),
-        ("preemptible, but not of lower tiers", lambda v: v.name not in now and v.preemptible),
-        ("not all preemptible", lambda v: v.name not in now),
-        ("with what starts now held back", lambda v: v.preemptible or v.name in now),
-    )
-    stopper = Stopper(snapshot, case.place, parts=case.parts)
-    before = -1
-    for scope, allowed in scopes:
-        costs = {other.name: loss(snapshot, other) for other in running if allowed(other)}
-        if len(costs) == before:
-            continue
-        before = len(costs)
-        if not stopper.fits(job, list(costs), case.models):
-            continue
-        victims = stopper.cheapest(job, case.models, costs)
-        if victims is not None:
-            return _stop_remedy(case, victims, scope)
-    return "not even with all running jobs stopped"
-
-
-def _lost(gpu_seconds: int) -> str:
-    if not gpu_seconds:
-        return "no work lost"
-    if gpu_seconds < 2 * 3_600:
-        return f"{-(-gpu_seconds // 60):,} GPU-min of work lost"
-    return f"{gpu_seconds / 3_600:,.1f} GPU-h of work lost"
-
-
-def _stop_remedy(case: Case, victims: Victims, scope: str) -> Remedy:
-    jobs = {job.name: job for job in case.base.jobs}
-    stopped = [jobs[name] for name in victims.names]
-    gpus = sum(gpus_of(job) for job in stopped)
-    lost = sum(gpus_of(job) * unsaved(case.base, job) for job in stopped)
-    text = (
-        f"stop {names(victims.names)} ({scope}; {some(gpus, 'GPU')}, "
-        f"{_lost(lost)}){beside(case.raises)}"
-    )
-    return Remedy(
-        kind="stop",
-        sentence=text,
-        stop=victims.names,
-        cost={"jobs": len(stopped), "gpus": gpus, "lost_gpu_seconds": lost},
-        cheapest=victims.cheapest,
         raises=case.raises,
     )

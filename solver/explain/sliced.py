@@ -12,7 +12,9 @@ from trencadis.solver.explain.said import Said, gpus, some
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.pieces import MigCut
 from trencadis.solver.repack import Repack, repack
+from trencadis.solver.room import Room
 from trencadis.solver.shapes import Alternative, Need
+from trencadis.solver.slices import Cutter
 
 
 def in_pieces(job: Job) -> bool:
@@ -68,40 +70,30 @@ def never_in_pieces(scene: Scene, job: Job) -> Said:
 
 def no_piece(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     """No room now: too little is idle, or not at legal places, or CPU and memory are short."""
-    supply = scene.facts.capacity
-    knife = supply.cutter
+    knife = scene.facts.capacity.cutter
     evidence: Evidence = {"tasks": job.minimum, "asks": wanted(job)}
-    idle = tasks = 0
-    unit = knife.sizes.unit
     needs = {alt.way.need.model: alt.way.need for alt in ways}
-    for state in supply.states:
-        column = scene.facts.admission.column[state.name]
-        for model, need in needs.items():
-            if not need.columns >> column & 1:
-                continue
-            whole = len(state.idle.get(model or "", ()))
-            blank = state.blanks.get(model or "")
-            one = need.pieces[: len(need.pieces) // need.sets]
-            tasks += knife.most_on(state.cuts, blank, whole, model or "", one)
-            idle += sum(knife.idle_units(cut) for cut in state.cuts if cut.model == model)
-            if blank is not None:
-                idle += whole * unit
+    idle, tasks = idle_in_parts(scene.before, needs, knife)
+    unit = knife.sizes.unit
     first = next(iter(needs.values()))
     one = first.pieces[: len(first.pieces) // first.sets]
     each = sum(knife.piece_units(first.model or "", piece) for piece in one)
     evidence |= {"idle_milli_gpu": idle * 1_000 // unit, "slots": tasks}
     if idle < each * job.minimum:
-        return Said(
-            Reason.NOT_ENOUGH_FREE,
-            f"asks for {wanted(job)}, {some(job.minimum, 'task')}; "
-            f"{gpus(idle * 1_000 // unit)} of what it may use are idle in parts",
-            evidence,
+        asks = f"asks for {wanted(job)}"
+        if job.minimum > 1:
+            asks += f" for each of {some(job.minimum, 'task')}"
+        text = (
+            f"only {gpus(idle * 1_000 // unit)} of those that it may use in parts are idle"
+            if idle
+            else "no part of a GPU that it may use is idle"
         )
+        return Said(Reason.NOT_ENOUGH_FREE, f"{asks}; {text}", evidence)
     if tasks < job.minimum:
         room = f"there is room for {tasks} of its {some(job.minimum, 'task')}" if tasks else ""
         if job.request.share is not None:
-            text = f"{gpus(idle * 1_000 // unit)} are idle, but in parts: "
-            text += room or f"no GPU has room for {wanted(job)}"
+            text = f"{gpus(idle * 1_000 // unit)} are idle, but in small parts: "
+            text += room or f"no GPU has {wanted(job)} left"
             return Said(Reason.FRAGMENTED, text, evidence)
         return _no_legal_place(scene, job, needs, evidence, room)
     return Said(
@@ -110,6 +102,25 @@ def no_piece(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         f"leave no room for {some(job.minimum, 'task')}",
         evidence,
     )
+
+
+def idle_in_parts(
+    room: Room, needs: Mapping[str | None, Need], knife: Cutter
+) -> tuple[int, int]:
+    """Units of idle GPUs, and parts of them, that the needs may use; tasks that fit there, CPU and
+    memory aside."""
+    idle = tasks = 0
+    for state, column, paths in room.groups:
+        for model, need in needs.items():
+            if not need.columns >> column & 1:
+                continue
+            whole, nodes = len(state.idle.get(model or "", ())), sum(paths.values())
+            blank = state.blanks.get(model or "")
+            one = need.pieces[: len(need.pieces) // need.sets]
+            tasks += nodes * knife.most_on(state.cuts, blank, whole, model or "", one)
+            units = sum(knife.idle_units(cut) for cut in state.cuts if cut.model == model)
+            idle += nodes * (units + (whole * knife.sizes.unit if blank is not None else 0))
+    return idle, tasks
 
 
 def _no_legal_place(

@@ -10,9 +10,9 @@ from trencadis.models.base import seconds
 from trencadis.models.explanation import Reason
 from trencadis.models.plan import Evidence
 from trencadis.solver.explain.pieces import by_level, reach, slots
-from trencadis.solver.explain.said import Said, names, some, span, when
+from trencadis.solver.explain.said import Said, gpus, names, some, span, when
 from trencadis.solver.explain.scene import Scene
-from trencadis.solver.explain.sliced import in_pieces, no_piece
+from trencadis.solver.explain.sliced import idle_in_parts, in_pieces, no_piece
 from trencadis.solver.room import Room
 from trencadis.solver.shapes import Alternative
 
@@ -54,16 +54,25 @@ def _outranked(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         for room in (scene.before, scene.after)
     )
     text = "it fits now, but jobs that start now come first and leave no room"
+    idle: Evidence = {"idle_gpus": before, "idle_gpus_after": after}
     if job.request.gpus:
         text += f": of {some(before, 'idle GPU')} that it may use they leave {after}"
+    elif in_pieces(job):
+        needs = {alternative.way.need.model: alternative.way.need for alternative in ways}
+        knife = scene.facts.capacity.cutter
+        in_parts = [
+            idle_in_parts(room, needs, knife)[0] * 1_000 // knife.sizes.unit
+            for room in (scene.before, scene.after)
+        ]
+        idle = {"idle_milli_gpu": in_parts[0], "idle_milli_gpu_after": in_parts[1]}
+        text += f": of {gpus(in_parts[0])} that it may use in parts they leave {gpus(in_parts[1])}"
     return Said(
         Reason.OUTRANKED,
         text,
         {
             "tasks": job.minimum,
             "gpus_per_task": job.request.gpus,
-            "idle_gpus": before,
-            "idle_gpus_after": after,
+            **idle,
             "saves": own.wait,
             "started": len(scene.ledger.started),
             "started_of_higher_tiers": scene.started_above(own.tier),
