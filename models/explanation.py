@@ -52,6 +52,8 @@ class Reason(StrEnum):
     """It fits once draining jobs have left."""
     RESERVATION = "reservation"
     """It would fit on GPUs that are on hold for others."""
+    BUDGET = "budget"
+    """Room could be made for it, but by stopping more than the preemption budget leaves."""
     NOT_ENOUGH_FREE = "not-enough-free"
     """Fewer GPUs are idle, where it may run, than it asks for."""
     FRAGMENTED = "fragmented"
@@ -73,10 +75,11 @@ RemedyKind = Literal["stop", "move", "wait", "shape", "limit", "nodes"]
 class Raise(Record):
     """A larger limit."""
 
-    owner: Literal["queue", "qos", "array", "licence"]
+    owner: Literal["queue", "qos", "array", "licence", "budget"]
     name: Name
     what: Literal["gpu_milli", "gpus", "jobs", "throttle", "total"]
-    """`gpu_milli`: in all, milli-GPU; `gpus`: of one model; else a number."""
+    """`gpu_milli`: in all, milli-GPU; `gpus`: of one model; else a number. Of the preemption
+    budget: `jobs`, from which what it allows at least in a round, an hour and a day follows."""
     model: Name | None = None
     per_user: bool = False
     current: Count

@@ -16,6 +16,7 @@ from trencadis.solver.clock import Limits
 from trencadis.solver.elastic.decide import Rest, with_growth
 from trencadis.solver.explain.reasons import reasons
 from trencadis.solver.explain.scene import Scene
+from trencadis.solver.explain.spent import IN_A_ROUND, Spending
 from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.metrics import metrics
@@ -26,7 +27,7 @@ from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
 from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
-from trencadis.solver.preempt.victims import Victim
+from trencadis.solver.preempt.victims import Victim, may_preempt
 from trencadis.solver.proof import overall, prove
 from trencadis.solver.room import room_of
 from trencadis.solver.score import (
@@ -113,7 +114,12 @@ def make_plan(
     starts = [_start(facts, placements[name], gone, waiting) for name in placements]
     starts += [_held_start(facts, hold) for hold in held]
     begun = {hold.job for hold in held}
-    reasons_given = reasons(Scene(open_, ledger, room, shapes, facts.kept))
+    spending = None
+    if may_preempt(snapshot):
+        where = {start.job: start.allocation for start in starts}
+        spending = Spending(open_, ledger, gone, where, IN_A_ROUND)
+    present = facts.capacity.states
+    reasons_given = reasons(Scene(open_, ledger, room, shapes, facts.kept, present, spending))
     plan = Plan(
         snapshot=fingerprint,
         now=snapshot.now,

@@ -66,6 +66,13 @@ def with_more(supply: Capacity, added: Capacity) -> Capacity:
     )
 
 
+def without_preemption(snapshot: Snapshot) -> Snapshot:
+    """The snapshot under a policy that stops nobody."""
+    rules = snapshot.policy.preemption.model_copy(update={"mode": "none"})
+    policy = snapshot.policy.model_copy(update={"preemption": rules})
+    return snapshot.model_copy(update={"policy": policy})
+
+
 @dataclass(slots=True)
 class Alone:
     """Answers about variants of one snapshot."""
@@ -123,9 +130,13 @@ class Alone:
         weighs = alone.policy.fragmentation == "weighted"
         shares = {job.request.share for job in alone.jobs if job.name in unit} - {None}
         if len(unit) > 1 or weighs or not shares <= set(self.base.supply.cutter.shares):
-            started = {start.job for start in solve(alone, EXACT).starts}
-            return started.issuperset(unit)
+            return self.starts_by_preemption(without_preemption(alone), unit)
         return self.could(alone, unit[0])
+
+    def starts_by_preemption(self, snapshot: Snapshot, unit: Sequence[str]) -> bool:
+        """Whether a round starts the unit if nobody else waits, stopping others if it may."""
+        started = {start.job for start in solve(only(snapshot, unit), EXACT).starts}
+        return started.issuperset(unit)
 
     def could(self, snapshot: Snapshot, name: str) -> bool:
         """Whether room and rules let a job start; exact where fragmentation has no price."""

@@ -151,4 +151,7 @@ class Case:
 
     def works(self, remedy: Remedy) -> bool:
         """Whether the job starts once the remedy is carried out: the proof of every remedy."""
-        return self.starts(with_remedy(self.snapshot, self.job.name, remedy))
+        changed = with_remedy(self.snapshot, self.job.name, remedy)
+        if any(entry.owner == "budget" for entry in remedy.raises):
+            return self.alone.starts_by_preemption(changed, self.unit)
+        return self.starts(changed)

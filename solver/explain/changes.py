@@ -200,6 +200,12 @@ def _raised(snapshot: Snapshot, entry: Raise) -> Snapshot:
                 for job in snapshot.jobs
             ),
         )
+    if entry.owner == "budget":
+        rules = snapshot.policy.preemption
+        budget = rules.budget.model_copy(update={"jobs": entry.needed})
+        rules = rules.model_copy(update={"budget": budget})
+        policy = snapshot.policy.model_copy(update={"preemption": rules})
+        return snapshot.model_copy(update={"policy": policy})
     if entry.owner == "licence":
         pools = tuple(
             pool.model_copy(update={"total": entry.needed}) if pool.name == entry.name else pool

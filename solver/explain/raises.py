@@ -9,6 +9,8 @@ from trencadis.models.explanation import Raise
 
 def raise_text(entry: Raise) -> str:
     """`queue red from 4 to 8 GPUs`."""
+    if entry.owner == "budget":
+        return f"the preemption budget from {entry.current} to {entry.needed} jobs"
     whose = {"qos": "QOS"}.get(entry.owner, entry.owner)
     who = f"{whose} {entry.name}" + (" for each user" if entry.per_user else "")
     what = {

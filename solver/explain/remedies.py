@@ -9,6 +9,7 @@ from trencadis.models.explanation import Raise, Reason, Remedy, RemedyKind
 from trencadis.models.units import asks_for_mig
 from trencadis.solver.explain.alone import Alone
 from trencadis.solver.explain.beside import in_round
+from trencadis.solver.explain.budget import larger_budget
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.grouped import MOST_NODES, too_large
 from trencadis.solver.explain.grow import grow, grow_for_group
@@ -120,6 +121,8 @@ def _tried(scene: Scene, case: Case, code: Reason) -> Iterator[Found]:
         return
     if code in LIMITS:
         yield from _limit(case)
+    if code is Reason.BUDGET:
+        yield "limit", larger_budget(case)
     if code is Reason.LENDING:
         yield "limit", "guarantees that are not lent keep the GPUs, not a limit"
     elif code not in HOPELESS and not case.fits():

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from trencadis.models import Job, Plan, Snapshot
 from trencadis.models.units import uses_gpu
 from trencadis.solver.capacity import Capacity, NodeState, capacity
+from trencadis.solver.explain.spent import Spending
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Facts, facts, with_kept
+from trencadis.solver.preempt.exchange import relieved
+from trencadis.solver.preempt.victims import Victim, may_preempt, victims
 from trencadis.solver.repair import starts_of
 from trencadis.solver.reserve.kept import NOTHING_KEPT, Kept
 from trencadis.solver.reserve.read import kept_of
@@ -30,6 +33,10 @@ class Scene:
     shape_of: Mapping[str, Shape]
     kept: Kept = NOTHING_KEPT
     """What is reserved; the facts are those without it."""
+    present: Sequence[NodeState] | None = None
+    """The nodes as they are now, where the facts are those with somebody gone."""
+    spending: Spending | None = None
+    """What the round stops, and might; absent where nothing may be stopped."""
     _rooms: dict[object, Room] = field(default_factory=dict)
     _by_tier: Counter[int] | None = None
     _beside: tuple[Facts, Room] | None = None
@@ -42,7 +49,8 @@ class Scene:
     @property
     def before(self) -> Room:
         """The nodes as they are now."""
-        return self._room("before", lambda: self.facts.capacity.states)
+        states = self.facts.capacity.states if self.present is None else self.present
+        return self._room("before", lambda: states)
 
     @property
     def empty(self) -> Room:
@@ -138,4 +146,22 @@ def scene_of(snapshot: Snapshot, plan: Plan, left: Capacity) -> Scene:
         allowed = sorted(m for m in models if not job.gpu_models or m in job.gpu_models)
         ledger.start(job, allowed[0] if allowed and uses_gpu(job.request) else None, [])
     after = room_of(left.states, read.admission.column, read.fabric)
-    return Scene(read, ledger, after, {}, kept_of(read, plan))
+    kept = kept_of(read, plan)
+    gone = _gone(read, plan)
+    later = relieved(read, gone) if gone else read
+    starts = {start.job: start.allocation for start in starts_of(plan)}
+    spending = Spending(later, ledger, gone, starts) if may_preempt(snapshot) else None
+    return Scene(later, ledger, after, {}, kept, read.capacity.states, spending)
+
+
+def _gone(read: Facts, plan: Plan) -> dict[str, Victim]:
+    """The jobs that the plan stops, and the tasks that it takes from others."""
+    stops = {stop.job for stop in plan.preempts}
+    lost = {(resize.job, task) for resize in plan.resizes for task in resize.remove}
+    if not stops and not lost:
+        return {}
+    return {
+        name: victim
+        for name, victim in victims(read).items()
+        if (victim.task is None and name in stops) or (victim.job.name, victim.task) in lost
+    }

@@ -13,6 +13,7 @@ from trencadis.solver.explain.pieces import by_level, reach, slots
 from trencadis.solver.explain.said import Said, gpus, names, some, span, when
 from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.sliced import idle_in_parts, in_pieces, no_piece
+from trencadis.solver.explain.spent import spent
 from trencadis.solver.room import Room
 from trencadis.solver.shapes import Alternative
 
@@ -31,7 +32,9 @@ def no_room(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         return _reservation(scene, job, ways, held)
     if held and everyone and scene.takes(scene.without(everyone, held), job, ways):
         return _reservation(scene, job, ways, held, everyone)
-    return no_piece(scene, job, ways) if in_pieces(job) else _short(scene, job, ways)
+    if in_pieces(job):
+        return no_piece(scene, job, ways)
+    return spent(scene.spending, job, ways) or _short(scene, job, ways)
 
 
 def draining(scene: Scene) -> list[str]:

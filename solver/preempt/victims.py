@@ -57,7 +57,7 @@ class Allowance:
 def victims(read: Facts) -> dict[str, Victim]:
     """The running jobs that the rules let a round preempt, by name."""
     snapshot = read.snapshot
-    if snapshot.policy.preemption.mode not in ("graceful", "immediate"):
+    if not may_preempt(snapshot):
         return {}
     found: dict[str, Victim] = {}
     for job in snapshot.jobs:
@@ -66,6 +66,11 @@ def victims(read: Facts) -> dict[str, Victim]:
                 found[job.name] = _victim(read, job)
             found |= _tasks(read, job)
     return found
+
+
+def may_preempt(snapshot: Snapshot) -> bool:
+    """Whether rounds of this policy stop jobs at all."""
+    return snapshot.policy.preemption.mode in ("graceful", "immediate")
 
 
 def _tasks(read: Facts, job: Job) -> dict[str, Victim]:
