@@ -115,6 +115,15 @@ def test_a_repair_keeps_off_racks_that_have_enough() -> None:
     assert not solve(racks(gang, number=2)).repairs
 
 
+def test_victims_make_room_apart() -> None:
+    """Both racks are full; each has to take one replica."""
+    low = [b.running(f"v{i}", b.at(f"n{i}", *ALL), priority="low", ran=7_200) for i in range(4)]
+    snap = racks(b.job("s", 8, 2, priority="high", **apart(1)), *low, number=2)
+    plan = solve(snap)
+    assert by_rack(plan, "s") == [1, 1]
+    assert len(plan.preempts) == 2
+
+
 def test_nodes_without_a_rack_are_racks_of_their_own() -> None:
     snap = b.snapshot(*b.nodes(3, 8), b.job("s", 1, 3, **apart(1)), levels=("rack",))
     (start,) = solve(snap).starts

@@ -132,7 +132,7 @@ class Chooser:
         for alt in sorted(self.shape_of[job.name].alternatives, key=lambda alt: alt.cost):
             way, model = alt.way, alt.way.need.model
             # Room only shrinks: who failed once fails again.
-            if way.segment or (way, scope) in self._failed:
+            if (way.segment and not way.most) or (way, scope) in self._failed:
                 continue
             if not self.ledger.may_start([(job, model)]):
                 continue
@@ -150,20 +150,30 @@ class Chooser:
         path = self.read.fabric.path
         depth = way.depth if 1 <= way.depth <= self.read.fabric.depth else 0
         shelf = self._shelf(way.need, scope, most)
-        if not depth:
+        if not depth and not way.most:
             return shelf.cheapest(way.count)
         domains: defaultdict[tuple[str, ...], list[list[Offer]]] = defaultdict(list)
         for node, offers in shelf.offers.items():
             domains[path[node][:depth]].append(offers)
         best: tuple[Cost, tuple[str, ...], list[Offer]] | None = None
         for domain, lists in sorted(domains.items(), key=lambda entry: entry[0]):
-            if sum(map(len, lists)) < way.count:
+            there = self._apart(way, lists) if way.most else lists
+            if sum(map(len, there)) < way.count:
                 continue
-            picked = pick(lists, way.count)
+            picked = pick(there, way.count)
             total = tuple(map(sum, zip(*(offer.cost for offer in picked), strict=True)))
             if best is None or total < best[0]:
                 best = (total, domain, picked)
         return None if best is None else best[2]
+
+    def _apart(self, way: Way, lists: list[list[Offer]]) -> list[list[Offer]]:
+        """The cheapest offers of each domain that takes no more tasks of the job."""
+        path, domains = self.read.fabric.path, defaultdict[tuple[str, ...], list[list[Offer]]](list)
+        for offers in lists:
+            domains[path[offers[0].node][: way.segment_depth]].append(offers)
+        return [
+            pick(inside, min(way.most, sum(map(len, inside)))) for inside in domains.values()
+        ]
 
     def _shelf(self, need: Need, scope: Scope, most: int) -> Shelf:
         key = (need, scope, most)
