@@ -1,8 +1,7 @@
 """Who starts, in whole jobs, with the supply still in fractions: where the search should look.
 
 Stage by stage the relaxation says who starts; its few close calls are decided in whole numbers
-(`core`), and the relaxation then shows what the supply carries of these decisions. Nothing here is
-a proof; a guide that misses only costs quality, which the bounds then show.
+(`core`), and it then shows what the supply carries of them. No proof: a miss costs quality alone.
 """
 
 from __future__ import annotations
