@@ -444,7 +444,8 @@ def test_kais_binder_is_told_the_gpu(world: World, kubeconfig: Path, tmp_path: P
 
 
 def test_a_group_with_room_is_joined(world: World, kubeconfig: Path) -> None:
-    put(world, kai_job("a", pod_annotations=HALF), kai_job("b", pod_annotations=HALF))
+    # Both that wait fit only if the share joins the one that is there.
+    put(world, kai_job("a", pod_annotations=HALF), kai_job("b", pod_annotations=HALF), kai_job("w"))
     (there,) = world.pods("a")
     there["metadata"]["labels"] = {"runai-gpu-group": "g1"}
     there["spec"] |= {"nodeName": "n2", "schedulingGates": []}
@@ -452,8 +453,9 @@ def test_a_group_with_room_is_joined(world: World, kubeconfig: Path) -> None:
     world.node("n1")["spec"]["unschedulable"] = True
     kube = cluster(world, kubeconfig)
     reading = kube.read({})
-    (start,) = plan(reading.snapshot).starts
-    (task,) = start.allocation
+    starts = {start.job: start.allocation for start in plan(reading.snapshot).starts}
+    assert starts.keys() == {"ml/b", "ml/w"}
+    (task,) = starts["ml/b"]
     assert (task.node, task.gpus) == ("n2", (0,))
     kube.start("ml/b", [task], reading.jobs["ml/b"])
     assert requests(world)["b"]["selectedGPUGroups"] == ["g1"]
@@ -462,6 +464,18 @@ def test_a_group_with_room_is_joined(world: World, kubeconfig: Path) -> None:
               "scheduling.run.ai")  # fmt: skip
     kube.start("ml/b", [task], reading.jobs["ml/b"])
     assert len(world.of("bindrequests", "scheduling.run.ai")) == 2
+
+
+def test_what_kais_scheduler_has_to_name_is_left_to_it(world: World, kubeconfig: Path) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    put(world, kai_job("claims", gpus=0, resourceClaims=claims), kai_job("plain", gpus=2))
+    kube = cluster(world, kubeconfig)
+    views = kube.read({}).jobs
+    for name in ("claims", "plain"):
+        kube.start(f"ml/{name}", [TaskAllocation(node="n1")], views[f"ml/{name}"])
+    assert requests(world).keys() == {"plain"}
+    assert requests(world)["plain"]["receivedGPU"] == {"count": 2, "portion": "1.00"}
+    assert not any(pod["spec"]["schedulingGates"] for pod in world.pods())
 
 
 def test_what_is_gone_is_refused_before_it_is_sent(

@@ -142,8 +142,8 @@ def _gang_jobs(
     needs = {id(kind): _need(gang, kind, waiting, running, active) for kind in waiting}
     for kind in waiting:
         need = needs[id(kind)]
-        fields = common | _waiting(gang, kind, context) | _weight(
-            need and sum(needs.values()), active
+        fields = (
+            common | _waiting(gang, kind, context) | _weight(need and sum(needs.values()), active)
         )
         total = sum(task.count for task in kind.tasks)
         if need == 0 or (gang.minimum == 1 and len(waiting) == 1 and not gang.minimums):

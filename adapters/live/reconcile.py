@@ -184,9 +184,7 @@ def _goes_on(context: Context, intent: Intent) -> None:
     """Its run has ended; it starts where it is to go as soon as there is room."""
     start = timedelta(seconds=context.config.start_timeout_seconds)
     deadline = context.clock() + start
-    context.store.advance(
-        intent, "waits", kind="start", nodes=intent.targets, deadline=deadline
-    )
+    context.store.advance(intent, "waits", kind="start", nodes=intent.targets, deadline=deadline)
     context.note("left", intent.job, to=intent.targets, gpus=intent.gpus)
 
 

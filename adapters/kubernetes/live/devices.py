@@ -9,13 +9,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
-from trencadis.adapters.kubernetes.fields import at, mapping, text
+from trencadis.adapters.kubernetes.fields import at, down, listed, mapping, text
 from trencadis.adapters.kubernetes.kai import GROUP
 from trencadis.adapters.kubernetes.live import records
 from trencadis.adapters.kubernetes.live.api import Api, ConflictError, Json, MissingError
 from trencadis.adapters.kubernetes.live.lists import BIND_REQUESTS, Lists
 from trencadis.adapters.kubernetes.occupancy import DEVICES
+from trencadis.adapters.kubernetes.resources import GPU, UnmappableError, pod_amounts
 from trencadis.models import TaskAllocation
 
 USE_UUID = "nvidia.com/use-gpuuuid"
@@ -59,6 +61,8 @@ class Devices:
         for pod, task in pods:
             if text(at(pod, "spec", "schedulerName")) != self.binder or records.node(pod):
                 continue
+            if task.mig or listed(at(pod, "spec", "resourceClaims")):
+                continue  # which instance, or device, KAI's scheduler has to say
             try:
                 path = lists.path(BIND_REQUESTS, records.namespace(pod))
                 api.post(path, self._request(pod, task))
@@ -72,7 +76,7 @@ class Devices:
             "podName": name,
             "selectedNode": task.node,
             "receivedResourceType": "Regular",
-            "receivedGPU": {"count": len(task.gpus or ()), "portion": "1.00"},
+            "receivedGPU": {"count": _gpus(pod), "portion": "1.00"},
             "backoffLimit": BACKOFF,
         }
         if task.share is not None and task.gpus:
@@ -96,3 +100,11 @@ class Devices:
         """The group that shares the GPU; a new one for a GPU that is idle."""
         made = hashlib.sha256(f"{node}/{gpu}/{uid}".encode()).hexdigest()[:32]
         return self.groups.setdefault((node, gpu), made)
+
+
+def _gpus(pod: Json) -> int:
+    """Whole GPUs that the pod asks for."""
+    try:
+        return down(pod_amounts(mapping(pod.get("spec"))).get(GPU, Fraction(0)))
+    except UnmappableError:
+        return 0
