@@ -512,6 +512,19 @@ def test_whole_gpus_beside_slices() -> None:
     assert len(started) == 2
 
 
+def test_slices_that_fit_no_layout_are_left_alone() -> None:
+    offered = {"nvidia.com/mig-9g.99gb": "3", "nvidia.com/gpu": "1"}
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
+    found = read(
+        node("a", 0, labels, status={"allocatable": offered, "capacity": offered}),
+        sliced("p", _1g_10gb=1), pod("w", 1),
+    )  # fmt: skip
+    assert found.warned("fit no layout")
+    plan = solve(found.snapshot, Options(workers=1))
+    assert verify(found.snapshot, plan).violations == ()
+    assert [start.job for start in plan.starts] == ["ml/w"]
+
+
 def test_attributes_of_profiles() -> None:
     offered = {"nvidia.com/mig-1g.10gb.me": "1", "nvidia.com/mig-1g.10gb": "6"}
     labels = {"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "81559"}

@@ -42,6 +42,8 @@ class Devices:
     """Replicas that the device plugin offers of each GPU; 0 where it shares none."""
     uuids: dict[str, int] = field(default_factory=dict)
     """GPU index by UUID, where the node tells."""
+    unknown: bool = False
+    """Whether it has slices that fit no layout known here: they are not ours to give, or to cut."""
     exact: bool = False
     """Whether the owner of the node lets us choose GPU indices."""
 
@@ -109,7 +111,9 @@ def read_devices(
         plugin_replicas=replicas if replicas > 1 else 0,
     )
     if profiles:
-        devices.mig = _layout(entry, profiles, count, plain, model, memory, report)
+        layout = _layout(entry, profiles, count, plain, model, memory, report)
+        devices.unknown = layout is None
+        devices.mig = layout or tuple(MigGpu(gpu=g) for g in range(min(plain, count - 1), count))
     return devices
 
 
@@ -145,8 +149,11 @@ def _layout(
     model: str,
     memory: int,
     report: Report,
-) -> tuple[MigGpu, ...]:
-    """MIG state: as an annotation gives it if that agrees with the counts, else any legal one."""
+) -> tuple[MigGpu, ...] | None:
+    """MIG state: as an annotation gives it if that agrees with the counts, else any legal one.
+
+    None where none is legal.
+    """
     told = _annotated(entry.annotations.get("run.ai/mig.config", ""), count)
     if sorted(i.profile for found in told.values() for i in found) == sorted(profiles):
         return tuple(MigGpu(gpu=gpu, instances=told[gpu]) for gpu in sorted(told))
@@ -157,7 +164,7 @@ def _layout(
             f"{entry.path}.status.allocatable",
             f"its MIG slices fit no layout of {count - plain} {model} known here: left out",
         )
-        return tuple(MigGpu(gpu=gpu) for gpu in range(min(plain, count - 1), count))
+        return None
     report.warn(
         f"{entry.path}.status.allocatable",
         "slices are counted, not placed: a legal layout of the same slices stands for the real one",

@@ -122,6 +122,8 @@ def _precision(devices: Devices) -> Literal["node", "gpu", "mig"]:
     """Slices and shares are chosen by us, the GPUs themselves under HAMi alone."""
     if devices.exact:
         return "gpu"
+    if devices.unknown:
+        return "node"
     return "mig" if devices.mig else "gpu" if devices.replicas > 1 else "node"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from trencadis.adapters.live.config import LiveConfig, read_toml
 from trencadis.models import InvalidInputError, Policy, Queue
@@ -12,6 +13,13 @@ from trencadis.models.base import Name, Positive, Record
 from trencadis.models.faults import from_pydantic
 
 GATE = "trencadis.io/placement"
+
+
+def _namespaced(value: str) -> str:
+    """A namespace and a name."""
+    if not re.fullmatch(r"[^/\s]+/[^/\s]+", value):
+        raise ValueError("a namespace and a name are written NAMESPACE/NAME")
+    return value
 
 
 class KubernetesOptions(Record):
@@ -35,7 +43,7 @@ class KubernetesOptions(Record):
     """Whether `enforce` is refused where PriorityClasses or Kueue preempt by themselves."""
     kai_scheduler: str = "kai-scheduler"
     """`schedulerName` of the pods that KAI's binder binds where we say."""
-    mig_configs: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+$")] | None = None
+    mig_configs: Annotated[str, AfterValidator(_namespaced)] | None = None
     """Namespace and name of the ConfigMap with mig-manager's configurations, such as
     `gpu-operator/default-mig-parted-config`; MIG layouts stay as they are where absent."""
     mig_timeout_seconds: Positive = 300
