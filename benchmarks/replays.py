@@ -12,10 +12,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from replay_lab.cases import cases
+from replay_lab.cases import FILES, cases
 from replay_lab.page import inserted, page
 from replay_lab.ranges import ranges
 from replay_lab.runs import run_all
+from replay_lab.slices import left
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,12 +32,19 @@ def main() -> None:
     if not args.data.is_dir():
         print(f"there are no traces in {args.data}; give --data DIR", file=sys.stderr)
         sys.exit(65)
-    rows = run_all(list(cases()), args.data, args.cache, args.processes)
-    text = page(rows, ranges(args.data, args.cache))
+    rows, failed = run_all(list(cases()), args.data, args.cache, args.processes)
+    for case, error in failed.items():
+        print(f"{case.name}: {error}", file=sys.stderr)
+    if any(case.trace in FILES and "+" not in case.policy for case in failed):
+        sys.exit(70)  # nothing to compare by windows
+    said, rounds = ranges(args.data, args.cache), left(args.data, args.cache)
+    text = page(rows, said, rounds, tuple(failed))
     if args.write is None:
         print(text)
     else:
         args.write.write_text(inserted(args.write.read_text(), text))
+    if failed:
+        sys.exit(70)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,25 @@ def test_a_job_that_fits_on_no_burst_node_waits() -> None:
         assert ends(engine)["low"] == 12_130 + 10 + 2_000
 
 
+def test_a_job_tied_to_nodes_of_the_cluster_waits() -> None:
+    for tie in ({"required_nodes": ("n1",)}, {"node_selector": {"rack": "1"}}):
+        low = entry("low", 0, 5_000, 4, priority="low", **tie)
+        place = cluster(preemption=RULES)
+        named = [n.model_copy(update={"labels": {"rack": "1"}}) for n in place.nodes]
+        place = place.model_copy(update={"nodes": tuple(named)})
+        engine = played(trace(low, HIGH), place, "priority", burst=kind())
+        assert ends(engine)["low"] == 12_130 + 10 + 2_000
+
+
+def test_the_solver_is_helped_like_the_others() -> None:
+    engine = played(
+        trace(LOW, HIGH), cluster(preemption=RULES), "trencadis", burst=kind(), round_seconds=60
+    )
+    assert engine.pool is not None
+    assert engine.pool.jobs == 1
+    assert ends(engine)["low"] < ends(engine)["high"]
+
+
 def test_begun_hours_are_paid_and_used_up() -> None:
     """`a` ends on the node within its first hour; `b`, told later in that hour, finds it ready."""
     jobs = trace(

@@ -1,4 +1,4 @@
-"""What is replayed: two public traces in windows, at two loads, and a mix of sizes."""
+"""What is replayed: two public traces in windows, at two loads, a mix of sizes, and gangs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trencadis.commands.scene import dealt, gpu_count
 from trencadis.instances.traces.read import read_trace
-from trencadis.models import Job, Queue, Quota, Share, Snapshot
+from trencadis.models import Job, Policy, Queue, Quota, Share, Snapshot
 from trencadis.models.trace import Trace
 from trencadis.whatif.clusters import cluster_of, parse_mix
 from trencadis.whatif.policies.registry import POLICIES
@@ -27,9 +27,19 @@ FILES = {
 TITLES = {
     "muri": "Muri trace1, 8 nodes of 8 GPUs",
     "philly": "Philly virtual cluster 6c71a0, 14 nodes of 8 GPUs",
-    "mixed": "The Philly jobs with shares and elastic jobs, 14 nodes of 8 GPUs",
 }
+MADE = {"mixed": "philly", "mixed-muri": "muri", "gangs": "muri"}
+"""Traces made from another one, and its load."""
+MADE_LOAD = {"mixed": LOADS[0], "mixed-muri": LOADS[1], "gangs": LOADS[1]}
+RULES = {
+    "short-first": Policy(short_first_seconds=2_592_000, promote_after_seconds=1_000_000_000),
+    "defaults": Policy(),
+}
+"""Policies of the cluster. Of what differs only the solver takes notice; see decision 052."""
 MIXED = ("trencadis", "trencadis+no-elastic", "trencadis+no-mig", "trencadis+no-elastic+no-mig")
+PLAIN = ("fifo", "best-fit")
+"""Schedulers to which sizes are given without shares and elasticity."""
+GANGS = ("fifo", "best-fit", "volcano")
 ONE_LESS = ("trencadis+no-gang", "best-fit+no-gang", "trencadis+kill")
 SHARED, ELASTIC = 0.5, 0.5
 """Parts of the jobs of one GPU that become shares, and of larger jobs that become elastic."""
@@ -43,11 +53,13 @@ class Case:
     load: float
     window: int
     policy: str
+    rules: str = "short-first"
 
     @property
     def name(self) -> str:
         """For files."""
-        return f"{self.trace}-{round(self.load * 100)}-{self.window}-{self.policy}"
+        end = "" if self.rules == "short-first" else f"-{self.rules}"
+        return f"{self.trace}-{round(self.load * 100)}-{self.window}-{self.policy}{end}"
 
 
 def cases() -> Iterator[Case]:
@@ -56,16 +68,23 @@ def cases() -> Iterator[Case]:
         for load in LOADS:
             for window in range(WINDOWS):
                 yield from (Case(trace, load, window, policy) for policy in POLICIES)
+                yield Case(trace, load, window, "trencadis", "defaults")
     for window in range(WINDOWS):
         yield from (Case("philly", LOADS[0], window, policy) for policy in ONE_LESS)
-        yield from (Case("mixed", LOADS[0], window, policy) for policy in MIXED)
+        for trace in ("mixed", "mixed-muri"):
+            simple = (f"{policy}+no-elastic+no-mig" for policy in PLAIN)
+            for policy in (*MIXED, *simple):
+                yield Case(trace, MADE_LOAD[trace], window, policy)
+        for policy in GANGS:
+            for spec in (policy, f"{policy}+no-gang"):
+                yield Case("gangs", MADE_LOAD["gangs"], window, spec)
 
 
-def cluster(trace: str) -> Snapshot:
+def cluster(trace: str, rules: str = "short-first") -> Snapshot:
     """The nodes, and queues that are each guaranteed an eighth of the GPUs."""
     prices = example_prices()
-    mix = FILES["philly" if trace == "mixed" else trace][1]
-    place = cluster_of(parse_mix(mix, prices), prices, "infiniband", None)
+    mix = FILES[MADE.get(trace, trace)][1]
+    place = cluster_of(parse_mix(mix, prices), prices, "infiniband", RULES[rules])
     part = gpu_count(place) // (2 * QUEUES)
     queues = tuple(
         Queue(name=f"queue-{number + 1}", guarantee=Quota(gpus=part)) for number in range(QUEUES)
@@ -75,11 +94,13 @@ def cluster(trace: str) -> Snapshot:
 
 def jobs(case: Case, place: Snapshot, data: Path) -> Trace:
     """A window of consecutive jobs, a fifth of the trace, spaced for the load."""
-    whole = _whole("philly" if case.trace == "mixed" else case.trace, data)
+    whole = _whole(MADE.get(case.trace, case.trace), data)
     size = len(whole.jobs) // WINDOWS
     part = replace(whole, jobs=whole.jobs[case.window * size : (case.window + 1) * size])
-    if case.trace == "mixed":
+    if case.trace in ("mixed", "mixed-muri"):
         part = mixed(part)
+    if case.trace == "gangs":
+        part = part.shaped_for(1)
     part = part.shaped_for(8)
     part = part.faster(case.load / part.offered_load(gpu_count(place)))
     return dealt(part, QUEUES)

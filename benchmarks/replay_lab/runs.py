@@ -22,10 +22,12 @@ from trencadis.whatif.sweep import sweep
 Row = dict[str, Any]
 
 
-def run_all(wanted: list[Case], data: Path, cache: Path, processes: int) -> dict[Case, Row]:
-    """The rows of all cases; those that are in the cache aren't replayed again.
+def run_all(
+    wanted: list[Case], data: Path, cache: Path, processes: int
+) -> tuple[dict[Case, Row], dict[Case, str]]:
+    """The rows of all cases, and what went wrong where there is none.
 
-    Raises RuntimeError, once all others are done, if some replay failed.
+    Those that are in the cache aren't replayed again.
     """
     cache.mkdir(parents=True, exist_ok=True)
     code = code_key()
@@ -37,19 +39,17 @@ def run_all(wanted: list[Case], data: Path, cache: Path, processes: int) -> dict
             missing.append(case)
         else:
             found[case] = row
-    failed = []
+    failed: dict[Case, str] = {}
     for done in sweep([partial(run, case, data) for case in missing], processes):
         case = missing[done.index]
         if done.result is None:
-            failed.append(f"{case.name}: {done.error!r}")
+            failed[case] = f"{type(done.error).__name__}: {done.error}"
             continue
         found[case] = done.result
         text = json.dumps({"code": code, "row": done.result}, indent=1)
         (cache / f"{case.name}.json").write_text(text + "\n")
         print(f"{len(found)} of {len(wanted)}: {case.name}", flush=True)
-    if failed:
-        raise RuntimeError("; ".join(failed))
-    return {case: found[case] for case in wanted}
+    return {case: found[case] for case in wanted if case in found}, failed
 
 
 def code_key() -> str:
@@ -81,7 +81,7 @@ def _kept(path: Path, code: str) -> Row | None:
 
 def run(case: Case, data: Path) -> Row:
     """The figures of one replay."""
-    place = cluster(case.trace)
+    place = cluster(case.trace, case.rules)
     trace = jobs(case, place, data)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
