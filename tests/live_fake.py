@@ -79,6 +79,8 @@ class Fake:
         self.warned: list[str] = []
         self.reserved: list[str] = []
         self.keeps_nothing = False
+        self.grace: int | None = None
+        """Seconds, of every job; the policy's where None."""
         self.inside: list[str] = []
         """Jobs that were let go while nodes were reserved for them."""
         self.contested: frozenset[str] = frozenset()
@@ -186,6 +188,7 @@ class Fake:
                 "state": state.get(work.state, "running"),
                 "start": work.start if running else None,
                 "allocation": [TaskAllocation(node=n) for n in work.on] if running else (),
+                "grace_seconds": self.grace,
                 "group": work.group if work.state == "waiting" else None,
             }
         )
@@ -267,11 +270,13 @@ class Fake:
     ) -> None:
         if self.keeps_nothing:
             raise RefusedError("not allowed to")
-        if name not in self.reserved:
-            self.reserved.append(name)
+        self._call(lambda: None if name in self.reserved else self.reserved.append(name))
 
     def unreserve(self, name: str) -> None:
-        self.reserved = [entry for entry in self.reserved if entry != name]
+        def end() -> None:
+            self.reserved = [entry for entry in self.reserved if entry != name]
+
+        self._call(end)
 
     def reservations(self) -> list[str]:
         return list(self.reserved)
