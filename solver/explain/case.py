@@ -58,6 +58,11 @@ class Case:
             for task in hold.allocation
         )
 
+    @property
+    def aside(self) -> str:
+        """The end of a sentence on what does not help: which nodes were left alone."""
+        return " beside nodes reserved for others" if self.kept_from(self.job) else ""
+
     @cached_property
     def place(self) -> Place:
         """The nodes."""

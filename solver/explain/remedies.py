@@ -173,7 +173,7 @@ def _move(case: Case) -> Remedy | str:
     found = mover.fewest(case.job, case.models)
     if found is None or not found.relocations:
         if impossible(case.base, case.place, case.job, case.models):
-            return "wherever the running jobs moved, it would not fit"
+            return f"wherever the running jobs moved, it would not fit{case.aside}"
         return "no moves were found among the nodes that come nearest"
     moved = [entry.job for entry in found.relocations]
     to = ", ".join(f"{entry.job} to {entry.to[0].node}" for entry in found.relocations[:3])

@@ -189,7 +189,9 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
     levels = by_level(room, models, columns)
     evidence |= {f"largest_{name}": count for name, count in levels.items()}
     if total < wanted:
-        text = f"asks for {some(wanted, 'GPU')}; {total:,} that it may use {_are(total)} idle"
+        text = f"asks for {some(wanted, 'GPU')}; "
+        text += f"{total:,}" if total else "none"
+        text += f" that it may use {_are(max(1, total))} idle"
         return Said(Reason.NOT_ENOUGH_FREE, text, evidence)
     whole = sum(size // each * number for size, number in idle.items())
     evidence["slots"] = whole
@@ -197,9 +199,8 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         near = "".join(f", the fullest {name} {count}" for name, count in levels.items())
         return Said(
             Reason.FRAGMENTED,
-            f"{some(total, 'GPU')} {_are(total)} idle but in pieces: room for {whole} of its "
-            f"{some(job.minimum, 'task')} of {each}; the largest piece on a node has "
-            f"{largest}{near}",
+            f"{some(total, 'GPU')} {_are(total)} idle but in pieces: {_rooms(job, whole)}; the "
+            f"largest piece on a node has {largest}{near}",
             evidence,
         )
     fitting = slots(room, ways)
@@ -221,6 +222,14 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         f"{fitting} slots are idle, but not {job.minimum} of them in one domain as it requires",
         evidence,
     )
+
+
+def _rooms(job: Job, number: int) -> str:
+    """For how many tasks there is room, in words."""
+    each = job.request.gpus
+    if not number:
+        return f"no node has the {some(each, 'GPU')} of one task"
+    return f"room for {number} of its {some(job.minimum, 'task')} of {each}"
 
 
 def _are(number: int) -> str:

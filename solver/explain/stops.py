@@ -43,7 +43,7 @@ def stop(case: Case) -> Remedy | str:
         victims = stopper.cheapest(job, case.models, costs)
         if victims is not None:
             return _stop_remedy(case, victims, scope)
-    return "not even with all running jobs stopped"
+    return f"not even with all running jobs stopped{case.aside}"
 
 
 def _lost(gpu_seconds: int) -> str:

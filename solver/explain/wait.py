@@ -9,7 +9,7 @@ from trencadis.models import Snapshot
 from trencadis.models.explanation import Remedy
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.changes import at_time, end_of, hold_ends
-from trencadis.solver.explain.said import names, when
+from trencadis.solver.explain.said import names, some, when
 
 LOOKS = 48
 """Instants looked at one by one where room may also shrink with time."""
@@ -94,7 +94,9 @@ def wait(case: Case, rules: bool) -> Remedy | str:
     if instant is None:
         unknown = sum(1 for job in case.snapshot.jobs if job.on_nodes and end_of(job) is None)
         if unknown:
-            return f"not even when all has ended that says when; {unknown} running jobs don't"
+            do = "doesn't" if unknown == 1 else "don't"
+            said = some(unknown, "running job")
+            return f"not even when all has ended that says when; {said} {do}"
         return "not even when all that runs has ended"
     ending = sorted(
         job.name for job in case.snapshot.jobs if job.on_nodes and end_of(job) == instant
