@@ -77,7 +77,7 @@ def _steps(
     ground = Ground(overlay(reading, context.store, context.clock()), scope)
     intents = context.store.intents()
     busy = {intent.job for intent in intents}
-    counted_on = {node for intent in intents for node in intent.nodes}
+    counted_on = {node for intent in intents for node in _counted_on(intent)}
     changing = changes(context, plan, before, counted_on)
     later = {start.job for start in plan.starts if changing.keys() & set(_nodes(start))}
     stopped: set[str] = set()
@@ -162,6 +162,11 @@ def _earlier(plan: Plan, move: Move, reading: Reading) -> list[str]:
 def _nodes(action: Start | Reserve | Move) -> tuple[str, ...]:
     tasks = action.to if isinstance(action, Move) else action.allocation
     return tuple(sorted({task.node for task in tasks}))
+
+
+def _counted_on(intent: Intent) -> set[str]:
+    """Nodes that what is under way has, or is to have."""
+    return {*intent.nodes, *(task.node for task in intent.tasks)}
 
 
 def _group(before: Mapping[str, Job], start: Start) -> str | None:
