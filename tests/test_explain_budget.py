@@ -5,6 +5,7 @@ from __future__ import annotations
 import build as b
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import snapshots
 
 from trencadis.models import Policy, Snapshot, apply
 from trencadis.models.explanation import Reason
@@ -147,3 +148,19 @@ def test_whom_the_budget_keeps_waiting_starts_without_it(snap: Snapshot) -> None
         for remedy in answer.remedies:
             changed = only(with_remedy(after, entry.job, remedy), [entry.job])
             assert entry.job in {start.job for start in solve(changed, OPTIONS).starts}
+
+
+@settings(max_examples=30, deadline=None)
+@given(snapshots(), st.integers(0, 2), st.integers(0, 2), st.sampled_from(("graceful", "immediate")))
+def test_plan_and_explanation_agree_where_everything_is_on(
+    snap: Snapshot, reservations: int, jobs: int, mode: str
+) -> None:
+    """Preemption with a small budget, reservations, and all that snapshots may hold."""
+    snap = with_budget(snap, jobs)
+    rules = snap.policy.preemption.model_copy(update={"mode": mode, "min_runtime_seconds": 0})
+    update = {"preemption": rules, "reservations": reservations}
+    snap = snap.model_copy(update={"policy": snap.policy.model_copy(update=update)})
+    plan = solve(snap, OPTIONS)
+    explainer = Explainer(snap, plan)
+    for entry in plan.pending:
+        assert explainer.job(entry.job).code == entry.code
