@@ -16,6 +16,7 @@ from trencadis.solver.explain.explain import Explainer
 from trencadis.solver.preempt.victims import victims
 from trencadis.solver.round import Options, solve
 
+MODES = ("graceful", "immediate")
 OPTIONS = Options(time_limit_s=5.0, gap=0.0, workers=1, deterministic=True)
 
 
@@ -151,7 +152,7 @@ def test_whom_the_budget_keeps_waiting_starts_without_it(snap: Snapshot) -> None
 
 
 @settings(max_examples=30, deadline=None)
-@given(snapshots(), st.integers(0, 2), st.integers(0, 2), st.sampled_from(("graceful", "immediate")))
+@given(snapshots(), st.integers(0, 2), st.integers(0, 2), st.sampled_from(MODES))
 def test_plan_and_explanation_agree_where_everything_is_on(
     snap: Snapshot, reservations: int, jobs: int, mode: str
 ) -> None:
