@@ -24,6 +24,7 @@ from trencadis.solver.opened import (
 )
 from trencadis.solver.patterns.single import Single, is_single
 from trencadis.solver.patterns.whole import (
+    STATES,
     BinType,
     Pattern,
     Slot,
@@ -32,6 +33,8 @@ from trencadis.solver.patterns.whole import (
 )
 from trencadis.solver.shapes import Need
 
+FEW_STATES = 4
+"""Of `STATES`, what is left after some lists were given up."""
 MOST_TOGETHER = 150
 """Patterns of GPUs in parts up to which these are counted together with their node."""
 
@@ -100,6 +103,7 @@ class _Maker:
         self._families: dict[tuple[object, ...], int] = {}
         self._patterns: dict[tuple[BinType, bool], tuple[Pattern, ...] | None] = {}
         self._singles: dict[tuple[tuple[Slot, ...], tuple[int, ...]], Single] = {}
+        self._given_up = 0
         self._sizes: dict[BinType, int] = {}
         self._parts: defaultdict[tuple[BinType, str, int], list[NodeState]] = defaultdict(list)
         """GPUs in parts by type, by name of a node that is alone, and by pool."""
@@ -204,10 +208,16 @@ class _Maker:
             if is_single(bin_type, slots):
                 found = tuple(self._single(slots, most).patterns(bin_type, self.limit))
             else:
+                # Each list that was given up makes the next one be given up sooner: clusters where
+                # many kinds of node have too many patterns would take their whole time here.
+                states = max(FEW_STATES, STATES >> self._given_up)
                 found = tuple(
-                    enumerate_patterns(bin_type, slots, most, self.profile, self.limit, fillers)
+                    enumerate_patterns(
+                        bin_type, slots, most, self.profile, self.limit, fillers, states
+                    )
                 )
         except TooManyPatternsError:
+            self._given_up += 1
             found = None
         self._patterns[key] = found
         return found

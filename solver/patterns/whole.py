@@ -11,6 +11,7 @@ from trencadis.solver.patterns.bins import BinType, Pattern, Slot, State, TooMan
 from trencadis.solver.patterns.walk import Walk, graph_choices
 
 __all__ = [
+    "STATES",
     "BinType",
     "Pattern",
     "Slot",
@@ -19,7 +20,7 @@ __all__ = [
     "graph_choices",
 ]
 
-MAX_STATES = 60
+STATES = 20
 """States of GPUs that may be met, per pattern of the limit."""
 
 
@@ -30,17 +31,19 @@ def enumerate_patterns(
     profile: Profile,
     limit: int,
     fillers: bool,
+    states: int = STATES,
 ) -> list[Pattern]:
     """All patterns of a bin type, the empty one first.
 
     `wanted`: the most of each slot that all jobs together could use.
     `fillers`: whether tasks without GPUs may use up what the slots leave of CPU and memory; then a
     pattern comes once per level of fragmentation that they can be kept from worsening.
-    Raises TooManyPatternsError above `limit`.
+    Raises TooManyPatternsError above `limit`, and where more than `states` times as many states of
+    the GPUs would have to be looked at.
     """
     found: dict[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]], _Best] = {}
     price = _Price(bin_type, profile)
-    walk = Walk(bin_type, slots, wanted, profile.cutter, MAX_STATES * limit)
+    walk = Walk(bin_type, slots, wanted, profile.cutter, states * limit)
     for number, (counts, left, free, costs) in enumerate(walk.fillings()):
         if number > 20 * limit or len(found) > limit:
             raise TooManyPatternsError
