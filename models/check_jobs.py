@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from trencadis.models.check_cluster import NODE_LEVEL, duplicates
 from trencadis.models.faults import Fault
@@ -31,7 +32,33 @@ def check_jobs(snapshot: Snapshot) -> list[Fault]:
             faults.extend(known.domain_cap(number, job))
         if job.min_tasks is not None or job.min_replicas or job.after:
             faults.extend(_own(number, job))
+    faults.extend(_cycles(snapshot))
     return faults
+
+
+def _cycles(snapshot: Snapshot) -> Iterator[Fault]:
+    """One fault per circle of jobs that wait for each other, at the first that is listed."""
+    order = {job.name: number for number, job in enumerate(snapshot.jobs)}
+    waits = {
+        job.name: {name for name in job.after if name in order and name != job.name}
+        for job in snapshot.jobs
+        if job.after
+    }
+    while waits:
+        try:
+            TopologicalSorter(waits).prepare()
+        except CycleError as error:
+            circle = error.args[1][:0:-1]  # from who waits to whom it waits for
+            first = min(circle, key=order.__getitem__)
+            start = circle.index(first)
+            names = [*circle[start:], *circle[:start], first]
+            yield Fault(
+                f"$.jobs[{order[first]}].after",
+                f"jobs wait for each other: {' -> '.join(names)}",
+            )
+            del waits[first]
+        else:
+            return
 
 
 class _Known:

@@ -187,6 +187,11 @@ FAULTS: dict[str, tuple[Snapshot, str, str]] = {
         "job p has min_replicas 3, more than its tasks, 2",
     ),
     "waits for itself": (snapshot(job("p", after=("p",))), "$.jobs[0].after", "p waits for itself"),
+    "wait for each other": (
+        snapshot(job("p", after=("q",)), job("q", after=("s",)), job("s", after=("p",))),
+        "$.jobs[0].after",
+        "jobs wait for each other: p -> q -> s -> p",
+    ),
     "allocation on a node not there": (
         snapshot(N1, running("r", at("n2", 0))),
         "$.jobs[0].allocation[0].node",
