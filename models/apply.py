@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from trencadis.models.broken import Breakage, breakage, standing, useful_holds
@@ -11,6 +12,8 @@ from trencadis.models.jobs import Hold, Job
 from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Repair, Resize
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
+
+WAITING = ("pending", "held")
 
 
 class PlanMismatchError(ValueError):
@@ -33,6 +36,7 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     sizes = {resize.job: resize for resize in plan.resizes}
     moves = {move.job: move for move in plan.moves}
     repairs = {repair.job: repair for repair in plan.repairs}
+    _check_states(snapshot, plan)
     broken = breakage(snapshot) if repairs else {}
     jobs: list[Job] = []
     begun = starts.keys() | repairs.keys()
@@ -75,6 +79,21 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             "budget_use": _used(snapshot, plan),
         }
     )
+
+
+def _check_states(snapshot: Snapshot, plan: Plan) -> None:
+    """Refuses starts of what doesn't wait, the same job twice, and all else of what doesn't run."""
+    states = {job.name: job.state for job in snapshot.jobs}
+    first = [start.job for start in plan.starts]
+    wrong = {name for name in first if states.get(name, "pending") not in WAITING}
+    wrong |= {name for name, number in Counter(first).items() if number > 1}
+    others = (*plan.preempts, *plan.resizes, *plan.repairs, *plan.moves)
+    wrong |= {action.job for action in others if states.get(action.job) in WAITING}
+    if wrong:
+        raise PlanMismatchError(
+            "the plan starts jobs that don't wait, or twice, or stops or changes jobs that don't "
+            f"run: {', '.join(sorted(wrong)[:5])}"
+        )
 
 
 def _promised(snapshot: Snapshot, plan: Plan) -> Iterator[Hold]:

@@ -85,6 +85,9 @@ def _solve(
 ) -> Plan:
     warnings = check(snapshot)
     snapshot = in_order(snapshot)
+    if warnings:
+        # Faults are told at their places in the input, warnings whatever its order.
+        warnings = check(snapshot)
     limit = options.time_limit_s or snapshot.policy.time_limit_seconds
     plain = facts(snapshot)
     read = with_due(plain)

@@ -112,3 +112,12 @@ def test_warnings_say_nothing_of_the_order() -> None:
     plan = solve(snapshot, DETERMINISTIC)
     assert plan.warnings
     assert solve(other, DETERMINISTIC).model_dump_json() == plan.model_dump_json()
+
+
+def test_warnings_that_speak_for_several_name_the_same_one_in_any_order() -> None:
+    jobs = [build.job(name, 4) for name in ("x", "y", "z")]
+    snapshot = build.snapshot(build.node("n1", 2), *jobs)
+    other = snapshot.model_copy(update={"jobs": snapshot.jobs[::-1]})
+    plan = solve(snapshot, DETERMINISTIC)
+    assert plan.warnings
+    assert solve(other, DETERMINISTIC).warnings == plan.warnings

@@ -293,3 +293,14 @@ def test_without_reservations_it_starves() -> None:
     stagger = [1, 2, 3, 4, 1, 2, 3, 4]
     assert rounds_until_big_starts(crowded(0, stagger), [2, 3], 40) is None
     assert rounds_until_big_starts(crowded(1, stagger), [2, 3], 40) == 3
+
+
+def test_a_runtime_beyond_the_last_instant_is_one_without_an_end() -> None:
+    forever = 1_000_000_000
+    late = datetime(9999, 12, 31, 23, tzinfo=b.NOW.tzinfo)
+    begun = b.running("r", b.at("n1", 0), runtime_seconds=forever)
+    waits = b.job("x", 2, submit=b.NOW, runtime_seconds=forever)
+    snapshot = b.snapshot(
+        b.node("n1", 2), begun.model_copy(update={"start": late}), waits, now=late, reservations=2
+    )
+    assert verify(snapshot, solve(snapshot, EXACT)).violations == ()

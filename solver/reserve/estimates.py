@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 
 from trencadis.models import Job, Snapshot
 from trencadis.models.base import seconds
+
+LAST = int(datetime.max.replace(tzinfo=UTC).timestamp())
+"""The end of the year 9999, the last instant that a plan can name."""
 
 
 class Estimates:
@@ -28,9 +32,9 @@ class Estimates:
         return self._median.get(job.queue)
 
     def end_from(self, job: Job, start: int) -> int | None:
-        """When it ends if it starts then."""
+        """When it ends if it starts then; None also where that is later than instants go."""
         runtime = self.runtime(job)
-        return None if runtime is None else start + runtime
+        return None if runtime is None or start + runtime > LAST else start + runtime
 
     def end(self, job: Job) -> int | None:
         """When a running or draining job ends; None where it should have ended already."""

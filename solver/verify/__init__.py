@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Plan, Snapshot, Start
+from trencadis.models.order import in_order
 from trencadis.solver.verify import (
     mend,
     rule_claims,
@@ -71,7 +72,10 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
     The snapshot must be sound (`trencadis.models.check`). A plan whose form is broken
     (`rule_form`) is not judged further. `prepared` is the same snapshot's, where the caller has it.
     """
-    prepared = prepared or prepare(snapshot)
+    if prepared is None:
+        # Plans name tasks and GPUs in order, whatever order the snapshot lists them in.
+        snapshot = in_order(snapshot)
+        prepared = prepare(snapshot)
     situation = prepared.situation
     broken = tuple(rule_form.fingerprint(prepared.fingerprint, plan))
     if plan.purpose == "defrag":
