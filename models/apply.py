@@ -13,9 +13,6 @@ from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Repair, Resi
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
-WAITING = ("pending", "held")
-
-
 class PlanMismatchError(ValueError):
     """The plan was made for another snapshot, or names what this one does not have."""
 
@@ -83,12 +80,12 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 def _check_states(snapshot: Snapshot, plan: Plan) -> None:
     """Refuses starts of what doesn't wait, the same job twice, and all else of what doesn't run."""
-    states = {job.name: job.state for job in snapshot.jobs}
+    waits = {job.name: job.state in ("pending", "held") for job in snapshot.jobs}
     first = [start.job for start in plan.starts]
-    wrong = {name for name in first if states.get(name, "pending") not in WAITING}
+    wrong = {name for name in first if not waits.get(name, True)}
     wrong |= {name for name, number in Counter(first).items() if number > 1}
     others = (*plan.preempts, *plan.resizes, *plan.repairs, *plan.moves)
-    wrong |= {action.job for action in others if states.get(action.job) in WAITING}
+    wrong |= {action.job for action in others if waits.get(action.job, False)}
     if wrong:
         raise PlanMismatchError(
             "the plan starts jobs that don't wait, or twice, or stops or changes jobs that don't "
