@@ -13,6 +13,7 @@ from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Repair, Resi
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
 
+
 class PlanMismatchError(ValueError):
     """The plan was made for another snapshot, or names what this one does not have."""
 
@@ -84,6 +85,7 @@ def _check_states(snapshot: Snapshot, plan: Plan) -> None:
     first = [start.job for start in plan.starts]
     wrong = {name for name in first if not waits.get(name, True)}
     wrong |= {name for name, number in Counter(first).items() if number > 1}
+    others: tuple[Preempt | Resize | Repair | Move, ...]
     others = (*plan.preempts, *plan.resizes, *plan.repairs, *plan.moves)
     wrong |= {action.job for action in others if waits.get(action.job, False)}
     if wrong:
