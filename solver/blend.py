@@ -5,9 +5,13 @@ from __future__ import annotations
 from trencadis.solver.program import Objective, Program
 from trencadis.solver.stages import FRAGMENTATION
 
+RATIO = 512
+"""Units of a stage that one of the stage before is worth. With 64, a tier gave up ten thousandths
+of its cost for the next one's sake, and every bound below suffered for it."""
+
 
 def blend_weights(program: Program) -> dict[str, int]:
-    """A weight for each stage but fragmentation: each unit worth 64 of the next.
+    """A weight for each stage but fragmentation: each unit worth `RATIO` of the next.
 
     A heuristic goal: weighted sums stay within 2^58 and so respect the order only roughly.
     """
@@ -17,7 +21,7 @@ def blend_weights(program: Program) -> dict[str, int]:
         if not objective.terms or objective.name == FRAGMENTATION:
             continue
         size = max(1, program.size(objective))
-        weight = max(1, min(max(64 * weight, -(-4 * before // size)), (1 << 55) // size))
+        weight = max(1, min(max(RATIO * weight, -(-4 * before // size)), (1 << 55) // size))
         before = weight * size
         weights[objective.name] = weight
     return weights
