@@ -9,8 +9,11 @@ from oracle.costs import total_units
 from oracle.facts import Facts, has_mig
 from oracle.ground import Ground, ground_now, needs
 from oracle.limits import Limits
+from oracle.mend import two_jobs
 from oracle.rules import may_use, minimum
 from trencadis.models import Hold, Job, Plan, Snapshot
+from trencadis.models.broken import missing_name
+from trencadis.models.plan import Start
 
 Places = dict[str, int]
 """Further tasks of a job by node."""
@@ -25,6 +28,7 @@ def is_elastic(job: Job) -> bool:
 
 def least_growth(snapshot: Snapshot, plan: Plan) -> tuple[int, int] | None:
     """(least growth of any further tasks with the rest of the plan as it is, that of nothing)."""
+    snapshot, plan = two_jobs(snapshot), _with_repairs_as_starts(plan)
     now = Facts(snapshot)
     if not snapshot.policy.elastic_milli:
         return None
@@ -62,6 +66,19 @@ def least_growth(snapshot: Snapshot, plan: Plan) -> tuple[int, int] | None:
         best = value if best is None else min(best, value)
     assert best is not None
     return best, _missing(now, parties, idle)
+
+
+def _with_repairs_as_starts(plan: Plan) -> Plan:
+    begun = tuple(
+        Start(
+            job=missing_name(repair.job),
+            at=repair.at,
+            allocation=repair.add,
+            waits_for=repair.waits_for,
+        )
+        for repair in plan.repairs
+    )
+    return plan.model_copy(update={"starts": plan.starts + begun, "repairs": ()})
 
 
 def _missing(facts: Facts, parties: Sequence[Job], has: Mapping[str, int]) -> int:
