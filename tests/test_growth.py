@@ -267,3 +267,12 @@ def test_tasks_that_are_worth_nothing_start_beside_a_searched_choice() -> None:
     policy = Policy(horizon_seconds=60)
     plan = solve(b.snapshot(b.node("n0", 4), b.node("n1", 4), *jobs, policy=policy), EXACT)
     assert further(plan)["j1"] == 1
+
+
+def test_a_gang_that_lost_tasks_it_needs_does_not_grow() -> None:
+    gang = b.running("gang", b.at("n1", 0), b.at("n2", 0), tasks=3, min_tasks=2)
+    found = b.snapshot(b.node("n1", 4, down=True), b.node("n2", 1), gang)
+    plan = solve(found, EXACT)
+    assert not plan.resizes
+    assert plan.proof.growth is None
+    assert least_growth(found, plan) is None
