@@ -14,6 +14,7 @@ import typer
 
 from trencadis.commands import capacity as capacity_command
 from trencadis.commands import defrag as defrag_command
+from trencadis.commands import diff as diff_command
 from trencadis.commands import explain as explaining
 from trencadis.commands import imports
 from trencadis.commands import kubernetes as kubernetes_commands
@@ -42,6 +43,7 @@ app.command()(replay_command.replay)
 app.command()(whatif_command.whatif)
 app.command()(capacity_command.capacity)
 app.command()(defrag_command.defrag)
+app.command()(diff_command.diff)
 serving.register(app)
 
 
