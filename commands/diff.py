@@ -26,6 +26,7 @@ def diff(
     from trencadis.models import load_plan
     from trencadis.views import io
     from trencadis.views.difference import costs, difference_view, differences
+    from trencadis.views.outcome import Code, CommandError
     from trencadis.views.session import Session, dumps
 
     session = Session(context)
@@ -40,4 +41,4 @@ def diff(
     else:
         io.show(*difference_view(*plans))
     if found and exit_code:
-        raise typer.Exit(1)
+        raise CommandError(Code.DIFFERENT)

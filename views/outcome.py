@@ -22,6 +22,8 @@ class Code(IntEnum):
     """Exit codes."""
 
     DONE = 0
+    DIFFERENT = 1
+    """Two plans do not do the same, where that was asked."""
     USAGE = 2
     """Also: an output file that can't be written."""
     UNVERIFIED = 3
