@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from trencadis.models.base import Name, Names, Positive
 from trencadis.models.jobs import Hold, Job, TaskAllocation
+from trencadis.models.plan import Repair, Start
 from trencadis.models.snapshot import Snapshot
 
 LONGEST = 240
@@ -96,4 +97,18 @@ def useful_holds(snapshot: Snapshot) -> tuple[Hold, ...]:
         hold
         for hold in snapshot.holds
         if hold.job not in running or lost.get(hold.job) == len(hold.allocation)
+    )
+
+
+def as_start(repair: Repair) -> Start:
+    """A repair as the start of what its gang lacks."""
+    return Start(
+        job=missing_name(repair.job),
+        at=repair.at,
+        allocation=repair.add,
+        level=repair.level,
+        domain=repair.domain,
+        waiting_saved=repair.waiting_saved,
+        spread_cost=repair.spread_cost,
+        waits_for=repair.waits_for,
     )

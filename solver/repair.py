@@ -20,6 +20,7 @@ from trencadis.models import (
 from trencadis.models.base import seconds
 from trencadis.models.broken import (
     Breakage,
+    as_start,
     breakage,
     is_broken,
     lost_tasks,
@@ -201,19 +202,7 @@ def as_repairs(snapshot: Snapshot, plan: Plan) -> Plan:
 
 def starts_of(plan: Plan) -> tuple[Start, ...]:
     """What the plan starts, repairs as the starts of what gangs lack."""
-    repairs = (
-        Start(
-            job=missing_name(repair.job),
-            at=repair.at,
-            allocation=repair.add,
-            level=repair.level,
-            domain=repair.domain,
-            waiting_saved=repair.waiting_saved,
-            spread_cost=repair.spread_cost,
-            waits_for=repair.waits_for,
-        )
-        for repair in plan.repairs
-    )
+    repairs = (as_start(repair) for repair in plan.repairs)
     return (*plan.starts, *repairs)
 
 

@@ -6,8 +6,10 @@ no job is stopped in vain, but cheaper sets may exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trencadis.models import Job, Node
 from trencadis.solver.explain.case import Case
@@ -75,15 +77,13 @@ def more_nodes(case: Case) -> tuple[int, Node] | None:
         most = sum(job.minimum for job in members(case)) if best is None else best[0] - 1
         if most < 1 or not _enough(case, node, most):
             continue
-        low, high = 1, most
-        while low < high:
-            middle = (low + high) // 2
-            if _enough(case, node, middle):
-                high = middle
-            else:
-                low = middle + 1
-        best = low, node
+        best = fewest(most, partial(_enough, case, node)), node
     return best
+
+
+def fewest(most: int, enough: Callable[[int], bool]) -> int:
+    """The least number from 1 on that is enough, where `most` is, and all above one that is."""
+    return 1 + bisect_left(range(1, most), True, key=enough)
 
 
 def _enough(case: Case, node: Node, count: int) -> bool:

@@ -9,7 +9,7 @@ from trencadis.models.explanation import Remedy
 from trencadis.solver.capacity import node_state
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.changes import new_node, with_nodes
-from trencadis.solver.explain.grouped import more_nodes
+from trencadis.solver.explain.grouped import fewest, more_nodes
 from trencadis.solver.explain.raises import beside
 from trencadis.solver.explain.said import some
 from trencadis.solver.fabric import required_depth
@@ -90,14 +90,7 @@ def _fewest(case: Case, node: Node, most: int) -> int | None:
     """The fewest nodes like this one, at most `most`; None if not even those do."""
     if not _fits(case, node, most):
         return None
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        if _fits(case, node, middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return fewest(most, lambda count: _fits(case, node, count))
 
 
 def _fits(case: Case, like: Node, count: int) -> bool:

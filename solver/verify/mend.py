@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trencadis.models import Hold, Job, Missing, Node, Pending, Plan, Snapshot, Start
+from trencadis.models import Hold, Job, Missing, Node, Pending, Plan, Snapshot
 from trencadis.models.base import seconds
-from trencadis.models.broken import missing_name
+from trencadis.models.broken import as_start, missing_name
 from trencadis.models.jobs import TaskAllocation
 from trencadis.models.spares import TOLERATION, is_spare, with_mark
 from trencadis.solver.verify.fabric import common, domain, levels_of
@@ -217,18 +217,7 @@ def as_starts(snapshot: Snapshot, plan: Plan) -> tuple[Plan, tuple[Violation, ..
             broken.append(Violation("repairs", text))
             continue
         seen.add(repair.job)
-        starts.append(
-            Start(
-                job=gangs[repair.job].name,
-                at=repair.at,
-                allocation=repair.add,
-                level=repair.level,
-                domain=repair.domain,
-                waiting_saved=repair.waiting_saved,
-                spread_cost=repair.spread_cost,
-                waits_for=repair.waits_for,
-            )
-        )
+        starts.append(as_start(repair))
 
     def name(job: str) -> str:
         return gangs[job].name if job in seen else job

@@ -12,8 +12,7 @@ from oracle.limits import Limits
 from oracle.mend import two_jobs
 from oracle.rules import may_use, minimum
 from trencadis.models import Hold, Job, Plan, Snapshot
-from trencadis.models.broken import missing_name
-from trencadis.models.plan import Start
+from trencadis.models.broken import as_start
 
 Places = dict[str, int]
 """Further tasks of a job by node."""
@@ -69,15 +68,7 @@ def least_growth(snapshot: Snapshot, plan: Plan) -> tuple[int, int] | None:
 
 
 def _with_repairs_as_starts(plan: Plan) -> Plan:
-    begun = tuple(
-        Start(
-            job=missing_name(repair.job),
-            at=repair.at,
-            allocation=repair.add,
-            waits_for=repair.waits_for,
-        )
-        for repair in plan.repairs
-    )
+    begun = tuple(map(as_start, plan.repairs))
     return plan.model_copy(update={"starts": plan.starts + begun, "repairs": ()})
 
 
