@@ -1,7 +1,7 @@
 """A real Slurm on loopback: a controller and node daemons, eight pretend GPUs a node.
 
-No root services, no munge, no accounting database; everything is in one directory and ends with
-`stop`. Works with Debian's slurm-wlm 22.05.
+No root services, no munge, no accounting database (`accounting` adds one); everything is in one
+directory and ends with `stop`. Works with Debian's slurm-wlm 22.05.
 """
 
 from __future__ import annotations
@@ -85,15 +85,17 @@ def missing() -> str | None:
 class Lab:
     """One cluster of nodes g1, g2, …; two to a leaf switch."""
 
-    def __init__(self, directory: Path, nodes: int = 4, *, preempts: bool = False) -> None:
+    def __init__(
+        self, directory: Path, nodes: int = 4, *, preempts: bool = False, more: str = ""
+    ) -> None:
         self.directory = directory
         self.names = [f"g{number}" for number in range(1, nodes + 1)]
         self.conf = directory / "slurm.conf"
         self.out = directory / "out"
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PLACES}
-        self._write(preempts)
+        self._write(preempts, more)
 
-    def _write(self, preempts: bool) -> None:
+    def _write(self, preempts: bool, more: str) -> None:
         for name in ("state", "spool", "dev"):
             (self.directory / name).mkdir()
         for number in range(8):
@@ -114,6 +116,7 @@ class Lab:
                 preempt="preempt/partition_prio" if preempts else "preempt/none",
                 preempt_mode="REQUEUE" if preempts else "OFF",
             )
+            + more
         )
         listed = ",".join(self.names)
         (self.directory / "gres.conf").write_text(
@@ -141,7 +144,7 @@ class Lab:
 
     def stop_controller(self) -> None:
         """Ends the controller; jobs go on."""
-        _end(self.directory / "ctld.pid")
+        stop_daemon(self.directory / "ctld.pid")
 
     def stop(self) -> None:
         """Ends all jobs and daemons."""
@@ -149,7 +152,16 @@ class Lab:
             self.run("scancel", "--user", getpass.getuser(), check=False, timeout=10)
             self.wait(lambda: not self.run("squeue", "-h", "-t", "R,CG"), "", seconds=8)
         for file in self.directory.glob("*.pid"):
-            _end(file)
+            stop_daemon(file)
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator[None]:
+        """It runs meanwhile."""
+        try:
+            self.start()
+            yield
+        finally:
+            self.stop()
 
     @contextlib.contextmanager
     def rest(self) -> Iterator[str]:
@@ -234,14 +246,11 @@ class Lab:
 def lab(directory: Path, nodes: int = 4, *, preempts: bool = False) -> Iterator[Lab]:
     """A running cluster that is gone afterwards."""
     cluster = Lab(directory, nodes, preempts=preempts)
-    try:
-        cluster.start()
+    with cluster.up():
         yield cluster
-    finally:
-        cluster.stop()
 
 
-def _end(pid_file: Path) -> None:
+def stop_daemon(pid_file: Path) -> None:
     """Ends a daemon by its number, and waits until it is gone."""
     try:
         pid = int(pid_file.read_text())

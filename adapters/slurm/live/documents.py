@@ -15,7 +15,6 @@ from trencadis.adapters.slurm.hostlist import HostlistError, expand
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
 from trencadis.adapters.slurm.live.config import SlurmOptions
-from trencadis.adapters.slurm.live.qos import FORMAT
 from trencadis.adapters.slurm.live.rest import Rest
 
 SWITCHES = {"required_switches", "minimum_switches"}
@@ -89,14 +88,6 @@ def _with_switches(jobs: Record, run: Commands) -> Record:
         if found is not None:
             record["required_switches"] = found
     return jobs
-
-
-def qos_table(run: Commands) -> str | None:
-    """What the accounting database tells of QOS; None where there is none."""
-    try:
-        return run("sacctmgr", "-nP", "show", "qos", f"format={FORMAT}")
-    except RefusedError:
-        return None
 
 
 def without_ours(

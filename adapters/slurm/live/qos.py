@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 from trencadis.adapters.slurm.fields import name
 from trencadis.adapters.slurm.gres import gpus_of_tres, parse_tres
-from trencadis.models import Limits, Qos, Quota
+from trencadis.models import Fault, Limits, Qos, Quota
 
 FORMAT = "Name,GrpTRES,MaxTRESPU,GrpJobs,MaxJobsPU,Preempt"
+
+
+@dataclass(slots=True)
+class QosLimits:
+    """Asked at each reading, as administrators change them; what was told last counts meanwhile.
+
+    The controller goes on where its accounting database is away, and so do the rounds.
+    """
+
+    run: Callable[..., str]
+    known: tuple[Qos, ...] = ()
+    """What was told last."""
+
+    def read(self, settings: Mapping[str, str]) -> Sequence[Fault]:
+        """Brings `known` up to date. Warns where the database doesn't tell."""
+        kind = settings.get("AccountingStorageType", "")
+        if kind in ("accounting_storage/none", "(null)"):
+            self.known = ()
+            return ()
+        try:
+            table = qos_table(self.run)
+        except UnavailableError as error:
+            since = "what it told last counts" if self.known else "there are none for now"
+            return (Fault("sacctmgr", f"limits of QOS aren't told: {error}; {since}"),)
+        self.known = () if table is None else read_qos(table)
+        return ()
+
+
+def qos_table(run: Callable[..., str]) -> str | None:
+    """What the accounting database tells of QOS; None where there is none."""
+    try:
+        return run("sacctmgr", "-nP", "show", "qos", f"format={FORMAT}")
+    except RefusedError:
+        return None
 
 
 def read_qos(text: str) -> tuple[Qos, ...]:

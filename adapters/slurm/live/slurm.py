@@ -21,17 +21,16 @@ from trencadis.adapters.slurm.live.config import SlurmConfig
 from trencadis.adapters.slurm.live.contested import contested
 from trencadis.adapters.slurm.live.documents import (
     Documents,
-    qos_table,
     read_documents,
     without_ours,
 )
 from trencadis.adapters.slurm.live.preemption import objections
-from trencadis.adapters.slurm.live.qos import read_qos
+from trencadis.adapters.slurm.live.qos import QosLimits, qos_table
 from trencadis.adapters.slurm.live.records import MAX_ARRAY, Prepared, prepare
 from trencadis.adapters.slurm.live.reservations import Reservations
 from trencadis.adapters.slurm.live.rest import Rest
 from trencadis.adapters.slurm.snapshot import read_slurm
-from trencadis.models import Job, Qos, Snapshot, TaskAllocation
+from trencadis.models import Job, Snapshot, TaskAllocation
 
 
 def _now() -> datetime:
@@ -55,7 +54,7 @@ class SlurmCluster:
             self._rest = Rest(
                 config.slurm.slurmrestd, config.slurm.token, config.slurm.command_timeout_seconds
             )
-        self._qos: tuple[Qos, ...] | None = config.qos or None
+        self._qos = QosLimits(self._run)
         self._users: dict[str, str] = {}
         self._reserved: dict[str, str] = {}
         self._reservations = Reservations(self._run, clock)
@@ -69,9 +68,7 @@ class SlurmCluster:
         records = entries(documents.jobs, "jobs", "jobs")
         prepared = prepare(records, self.config, remembered, now)
         self._users, self._reserved = prepared.users, prepared.reserved
-        if self._qos is None:
-            table = qos_table(self._run)
-            self._qos = () if table is None else read_qos(table)
+        silent = () if self.config.qos else self._qos.read(documents.settings)
         nodes, reservations = without_ours(documents, PREFIX, now)
         config = self.config
         snapshot, warnings = read_slurm(
@@ -86,13 +83,13 @@ class SlurmCluster:
             tiers=config.slurm.tiers,
             policy=config.policy,
             queues=config.queues,
-            qos=self._qos,
+            qos=config.qos or self._qos.known,
             array_tasks=MAX_ARRAY,
         )
         return Reading(
             self._fitted(snapshot, prepared, documents),
             prepared.views,
-            warnings,
+            (*warnings, *silent),
             contested(documents.partitions, prepared, remembered, config.live.scope),
         )
 
