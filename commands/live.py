@@ -93,6 +93,7 @@ class Native:
         missed: int | None = None,
     ) -> Iterator[Context]:
         """Cluster, store, rules and log of one command."""
+        import sqlite3
         from datetime import UTC, datetime
 
         from trencadis.adapters.live.context import Context
@@ -109,7 +110,10 @@ class Native:
         io.writable(str(state))
         with answering():
             cluster = self.cluster(config)
-        store = Store(state)
+        try:
+            store = Store(state)
+        except sqlite3.Error as error:
+            raise io.OutputError(f"can't keep the log in {io.clean(str(state))}: {error}") from None
         try:
             yield Context(cluster, store, live, lambda: datetime.now(UTC), setup(log_level))
         finally:

@@ -126,11 +126,13 @@ def run(
     log_level: str,
 ) -> None:
     """Round after round, until told to stop."""
+    import logging
     from contextlib import ExitStack, nullcontext
     from dataclasses import asdict
     from functools import partial
 
     from trencadis.adapters.live.lock import locked
+    from trencadis.adapters.live.logs import decision
     from trencadis.adapters.live.loop import Loop
     from trencadis.models import Snapshot
     from trencadis.views import io
@@ -164,6 +166,12 @@ def run(
             most = snap.policy.time_limit_seconds
             return session.solve(min(limit, most))
 
+        def keep(plan: Plan) -> None:
+            try:
+                io.write(str(plan_file), plan_text(plan))
+            except io.OutputError as error:
+                decision(live.log, "no-plan-file", level=logging.WARNING, reason=str(error))
+
         loop = Loop(
             live,
             decide,
@@ -171,7 +179,7 @@ def run(
             metrics_file=metrics_file,
             repro_dir=repro_dir,
             acting=acting,
-            on_plan=None if plan_file is None else lambda p: io.write(plan_file, plan_text(p)),
+            on_plan=None if plan_file is None else keep,
         )
         loop.run(stop, rounds)
 

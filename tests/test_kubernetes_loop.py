@@ -182,7 +182,8 @@ def test_the_watchdog_takes_the_gates_off(world: World, kubeconfig: Path, tmp_pa
     dying.store.put(mode="enforce", interval="1", beat=world.now.isoformat())
     with pytest.raises(KilledError):
         loop(dying).round()
-    dog = Watchdog(context(world, kubeconfig, state), since_start=False)
+    live = context(world, kubeconfig, state)
+    dog = Watchdog(live, since_start=False, monotonic=lambda: world.now.timestamp())
     assert dog.check() == []  # not yet
     for _ in range(60):
         world.tick()

@@ -18,6 +18,8 @@ from trencadis.adapters.live.cluster import RefusedError, UnavailableError
 from trencadis.adapters.live.config import Scope
 from trencadis.adapters.slurm.live import SlurmCluster, SlurmConfig, load_config, show
 from trencadis.adapters.slurm.live.commands import Commands
+from trencadis.adapters.slurm.live.config import SlurmOptions
+from trencadis.adapters.slurm.live.documents import read_documents
 from trencadis.adapters.slurm.live.preemption import objections
 from trencadis.adapters.slurm.live.qos import preempting, read_qos
 from trencadis.adapters.slurm.live.records import prepare
@@ -202,7 +204,7 @@ def test_what_slurm_is_told(shape: str) -> None:
         "scontrol create reservation ReservationName=trencadis-1 Users=ada Nodes=g1"
         " StartTime=now Duration=10 Flags=IGNORE_JOBS",
         "scontrol create reservation ReservationName=trencadis-8 Users=ada Nodes=g2"
-        f" StartTime={(AT + timedelta(hours=1)).astimezone():%Y-%m-%dT%H:%M:%S} Duration=120"
+        " StartTime=now+3600 Duration=120"
         " Flags=IGNORE_JOBS",
     ]
 
@@ -273,6 +275,34 @@ def test_switches_that_only_scontrol_tells() -> None:
     said = Said(document("24.05", "jobs", new), nodes("24.05"))
     assert cluster(said).read({}).snapshot.jobs[0].topology is not None
     assert ("scontrol", "-o", "show", "jobs") not in said.asked
+
+
+def test_a_name_that_poses_as_another_job_changes_nothing_of_it() -> None:
+    """Names are printed with their line ends: what follows may look like another job's line."""
+    posing = "x\nJobId=1 JobName=y Switches=1@02:00:00"
+    records = [held("24.05", 1), held("24.05", 2, name=posing), held("24.05", 3, name="a")]
+    for record in records:
+        record.pop("required_switches", None)
+    lines = {
+        "1": "JobId=1 JobName=a Power=",
+        "2": f"JobId=2 JobName={posing} Switches=3@01:00:00 Power=",
+        "3": "JobId=3 JobName=JobId=1 Switches=1@02:00:00 Power=",
+    }
+    said = Said(document("24.05", "jobs", *records), nodes("24.05"))
+    said.answers["scontrol -o show jobs"] = "\n".join(lines.values())
+    said.answers |= {f"scontrol -o show job {job}": line for job, line in lines.items()}
+    read = read_documents(SlurmOptions(), said, None).jobs["jobs"]  # type: ignore[arg-type]
+    assert [r.get("required_switches") for r in read] == [None, "3@01:00:00", "1@02:00:00"]
+
+
+@pytest.mark.parametrize("make", [None, Path.mkdir, lambda p: p.write_bytes(b"\xff")])
+def test_a_topology_file_that_cannot_be_read(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "topology.conf"
+    if make is not None:
+        make(path)
+    said = Said(document("24.05", "jobs"), nodes("24.05"))
+    with pytest.raises(InvalidInputError, match="topology_file"):
+        cluster(said, f"[slurm]\ntopology_file = '{path}'").read({})
 
 
 # Preemption of Slurm's own

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from collections.abc import Mapping
 
-from trencadis.adapters.live.cluster import PREFIX, RefusedError
+from trencadis.adapters.live.cluster import PREFIX, JobView, Reading, RefusedError, Terms
 from trencadis.adapters.live.context import Context
+from trencadis.adapters.live.logs import decision
 from trencadis.adapters.live.reconcile import after_all, begun
 from trencadis.adapters.live.relayout import settle_layouts
 from trencadis.adapters.live.reserves import KEY
@@ -43,11 +46,7 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
         else:
             context.finish(intent, "called-off", reason=why)
     given: list[str] = []
-    for job, view in sorted(reading.jobs.items()):
-        ours = view.state == "waiting" and view.managed
-        changed = view.state == "released" and job in terms
-        if not (ours or changed):
-            continue
+    for job, view in _to_give(reading, terms):
         try:
             cluster.give_back(job, terms.get(job, view.terms))
         except RefusedError as error:
@@ -61,3 +60,41 @@ def hand_back(context: Context, why: str, **state: str) -> tuple[list[str], list
     # A node whose layout is being changed can't take work yet, whoever decides about it.
     leaving.extend(settle_layouts(context))
     return given, leaving
+
+
+def hand_back_unwritten(context: Context, why: str) -> list[str]:
+    """Gives back what waits where the store can't be written (a full disk, a file that broke).
+
+    Nothing is fenced: a loop that can't write sends nothing. The log lines are the only record.
+    """
+    cluster = context.cluster
+    try:
+        terms = context.store.terms()
+    except sqlite3.Error:
+        terms = {}
+    given = []
+    for job, view in _to_give(cluster.read(terms), terms):
+        try:
+            cluster.give_back(job, terms.get(job, view.terms))
+        except RefusedError as error:
+            reason = str(error)
+            decision(context.log, "not-given-back", job, level=logging.WARNING, reason=reason)
+            continue
+        given.append(job)
+        decision(context.log, "given-back", job, name=view.title, reason=why)
+    for name in cluster.reservations():
+        try:
+            cluster.unreserve(name)
+        except RefusedError as error:
+            reason = str(error)
+            decision(context.log, "unreserve-refused", name, level=logging.WARNING, reason=reason)
+    return given
+
+
+def _to_give(reading: Reading, terms: Mapping[str, Terms]) -> list[tuple[str, JobView]]:
+    """What waits for us, and what was let go on terms that a start has changed."""
+    return [
+        (job, view)
+        for job, view in sorted(reading.jobs.items())
+        if (view.state == "waiting" and view.managed) or (view.state == "released" and job in terms)
+    ]

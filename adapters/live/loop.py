@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -51,8 +52,8 @@ class Loop:
         context, began = self.context, time.monotonic()
         context.round = None
         store, mode = context.store, context.config.mode
-        epoch = store.epoch()
         try:
+            epoch = store.epoch()
             if mode == "enforce" and store.control() != "active":
                 given, leaving = hand_back(context, store.control())
                 decision(context.log, store.control(), given=len(given), leaving=leaving)
@@ -71,6 +72,9 @@ class Loop:
         except RefusedError as error:
             # Of an action it is settled where it is sent; here it was a look, and rights may come.
             decision(context.log, "refused", level=logging.WARNING, reason=str(error))
+        except sqlite3.Error as error:
+            # As if it had been killed there: nothing is sent that isn't written first.
+            decision(context.log, "no-store", level=logging.ERROR, reason=str(error))
         except FencedError:
             decision(context.log, "fenced", level=logging.WARNING, reason="jobs were given back")
         except InvalidInputError as error:
@@ -91,13 +95,16 @@ class Loop:
         except Exception as error:
             if self.repro_dir is None:
                 raise
-            path = write_repro(self.repro_dir, snapshot, self.options, error)
+            try:
+                path = str(write_repro(self.repro_dir, snapshot, self.options, error))
+            except OSError as failed:
+                path = f"not written: {failed.strerror}"
             decision(
                 context.log,
                 "round-failed",
                 level=logging.ERROR,
                 reason=f"{type(error).__name__}: {error}",
-                repro=str(path),
+                repro=path,
             )
             return False
         policy = hashlib.sha256(snapshot.policy.model_dump_json().encode()).hexdigest()
@@ -137,7 +144,11 @@ class Loop:
             seed=plan.made.seed,
         )
         if self.metrics_file is not None:
-            write_metrics(self.metrics_file, context, plan, snapshot, seconds)
+            try:
+                write_metrics(self.metrics_file, context, plan, snapshot, seconds)
+            except OSError as error:
+                reason = f"{self.metrics_file}: {error.strerror}"
+                decision(context.log, "no-metrics", level=logging.WARNING, reason=reason)
         return True
 
     def run(self, stop: threading.Event, rounds: int | None = None) -> int:
@@ -145,7 +156,7 @@ class Loop:
         context = self.context
         self._begin()
         well = done = 0
-        while not stop.is_set() and context.store.control() != "uninstalled":
+        while not stop.is_set() and not self._uninstalled():
             began = time.monotonic()
             with self.acting():
                 well += self.round()
@@ -154,6 +165,12 @@ class Loop:
                 break
             stop.wait(max(0.0, context.config.interval_seconds - (time.monotonic() - began)))
         return well
+
+    def _uninstalled(self) -> bool:
+        try:
+            return self.context.store.control() == "uninstalled"
+        except sqlite3.Error:
+            return False  # the round says so
 
     def _begin(self) -> None:
         """Tells the watchdog that rounds are on their way: to load is no missed round.

@@ -1,7 +1,8 @@
 """A real Slurm on loopback: a controller and node daemons, eight pretend GPUs a node.
 
 No root services, no munge, no accounting database (`accounting` adds one); everything is in one
-directory and ends with `stop`. Works with Debian's slurm-wlm 22.05.
+directory and ends with `stop`. Works with Debian's slurm-wlm
+22.05 and 24.11.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from loopback import free_ports
@@ -82,6 +84,15 @@ def missing() -> str | None:
     return f"Slurm isn't installed ({', '.join(absent)})" if absent else None
 
 
+@cache
+def version() -> tuple[int, int]:
+    """Of the Slurm that is installed."""
+    words = [str(shutil.which("slurmctld", path=PLACES)), "-V"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    first, second = told.stdout.split()[-1].split(".")[:2]
+    return int(first), int(second)
+
+
 class Lab:
     """One cluster of nodes g1, g2, …; two to a leaf switch."""
 
@@ -127,6 +138,8 @@ class Lab:
         switches.append(f"SwitchName=spine Switches=leaf[1-{len(leaves)}]")
         (self.directory / "topology.conf").write_text("\n".join(switches) + "\n")
         (self.directory / "job.sh").write_text(JOB)
+        if version() >= (23, 2):
+            (self.directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
 
     # Daemons
 
@@ -176,7 +189,7 @@ class Lab:
                 [
                     str(shutil.which("slurmrestd", path=PLACES)), "-a", "rest_auth/local",
                     # What tells of the accounting database won't load without one.
-                    "-s", "openapi/v0.0.38",
+                    "-s", "slurmctld" if version() >= (23, 11) else "openapi/v0.0.38",
                     *(["-u", "nobody", "-g", "nogroup"] if root else []), f"unix:{place}/socket",
                 ],
                 env={**self.environment, "SLURM_CONF": str(place / self.conf.name)},

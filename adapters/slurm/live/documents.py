@@ -16,6 +16,7 @@ from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
 from trencadis.adapters.slurm.live.config import SlurmOptions
 from trencadis.adapters.slurm.live.rest import Rest
+from trencadis.models import Fault, InvalidInputError
 
 SWITCHES = {"required_switches", "minimum_switches"}
 """What newer releases call the switches that a job asks for."""
@@ -45,7 +46,7 @@ def read_documents(options: SlurmOptions, run: Commands, rest: Rest | None) -> D
     get = rest.document if rest is not None else None
     topology: str | None
     if options.topology_file is not None:
-        topology = Path(options.topology_file).read_text(encoding="utf-8")
+        topology = _file(options.topology_file)
     else:
         try:
             topology = run("scontrol", "show", "topology").strip() or None
@@ -63,6 +64,14 @@ def read_documents(options: SlurmOptions, run: Commands, rest: Rest | None) -> D
         topology=topology,
         settings=settings,
     )
+
+
+def _file(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError([Fault("$.slurm.topology_file", f"{path}: {reason}")]) from None
 
 
 def _nodes(settings: Mapping[str, str], run: Commands) -> Record:
@@ -84,9 +93,15 @@ def _with_switches(jobs: Record, run: Commands) -> Record:
         return jobs
     asked = show.switches(run("scontrol", "-o", "show", "jobs"))
     for record in silent:
-        found = asked.get(str(record.get("job_id")))
-        if found is not None:
-            record["required_switches"] = found
+        job = str(record.get("job_id"))
+        entries = asked.get(job, [])
+        several_lines = any(isinstance(v, str) and len(v.splitlines()) > 1 for v in record.values())
+        if entries and (len(entries) > 1 or several_lines):
+            with contextlib.suppress(RefusedError):  # gone meanwhile
+                alone = run("scontrol", "-o", "show", "job", job)
+                entries = [show.switches_of(" ".join(alone.splitlines()))]
+        if len(entries) == 1 and entries[0] is not None:
+            record["required_switches"] = entries[0]
     return jobs
 
 

@@ -31,7 +31,8 @@ class Reservations:
     ) -> None:
         """Makes it, or changes the one that is there. Whole nodes; what runs there goes on."""
         now = self.clock()
-        at = "now" if start <= now else f"{start.astimezone():%Y-%m-%dT%H:%M:%S}"
+        # A span, not a time of day: that would be read in a time zone, and twice a year wrongly.
+        at = "now" if start <= now else f"now+{math.ceil((start - now).total_seconds())}"
         minutes = max(1, math.ceil((end - max(start, now)) / timedelta(minutes=1)))
         rest = (f"Nodes={','.join(nodes)}", f"StartTime={at}", f"Duration={minutes}")
         if name in self.listed():

@@ -6,9 +6,12 @@ Releases before 23.02 have no `--json` there; the lines are the same in all of t
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Any
 
 _WORD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=(.*?)(?=\s+[A-Za-z][A-Za-z0-9_:/]*=|$)")
+_NUMBER = re.compile(r"JobId=(\d+)\s", re.ASCII)
+_SWITCHES = re.compile(r"(?:^|\s)Switches=(\d+(?:@\S+)?)", re.ASCII)
 _SPAN = re.compile(r"^(?:(\d+)-)?(\d+):(\d+):(\d+)$", re.ASCII)
 
 
@@ -82,14 +85,24 @@ def licenses(text: str) -> dict[str, Any]:
     }
 
 
-def switches(text: str) -> dict[str, str]:
+def switches(text: str) -> dict[str, list[str | None]]:
     """`scontrol show jobs`: by number of job, the switches it asks for and how long it waits for
-    them, as `1@02:00:00`."""
-    return {
-        record["JobId"]: record["Switches"]
-        for record in lines(text)
-        if "JobId" in record and "Switches" in record
-    }
+    them, as `1@02:00:00`, or None.
+
+    Names and comments are printed as their owners gave them, with line ends: a line may pose as
+    another job's, which has several entries then.
+    """
+    found: defaultdict[str, list[str | None]] = defaultdict(list)
+    for line in text.splitlines():
+        number = _NUMBER.match(line)
+        if number is not None:
+            found[number[1]].append(switches_of(line))
+    return dict(found)
+
+
+def switches_of(text: str) -> str | None:
+    """Of one job: what its owner wrote comes before it."""
+    return (_SWITCHES.findall(text) or [None])[-1]
 
 
 def minutes(text: str | None) -> int | None:
