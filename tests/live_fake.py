@@ -75,6 +75,8 @@ class Fake:
         self.nodes = [f"n{i}" for i in range(1, nodes + 1)]
         self.down: set[str] = set()
         self.now = T0
+        self.skew = timedelta()
+        """By how much our wall clock was set."""
         self.faults: Iterator[Fault] = iter(())
         self.warned: list[str] = []
         self.reserved: list[str] = []
@@ -86,7 +88,11 @@ class Fake:
         self.contested: frozenset[str] = frozenset()
 
     def clock(self) -> datetime:
-        return self.now
+        return self.now + self.skew
+
+    def seconds(self) -> float:
+        """As a monotonic clock has it."""
+        return self.now.timestamp()
 
     # What happens by itself
 

@@ -93,7 +93,7 @@ def test_after_the_watchdog_the_native_scheduler_finishes(
         fake.faults = iter(())
         dead = context(fake, path, missed_rounds=3, interval_seconds=10)
         dead.store.put(mode="enforce", interval="10")
-        dog = Watchdog(dead, monotonic=lambda: fake.now.timestamp())
+        dog = Watchdog(dead, monotonic=fake.seconds)
         for _ in range(60):
             fake.tick()
             dog.check()
@@ -107,7 +107,7 @@ def test_the_watchdog_waits_for_its_rounds(tmp_path: Path) -> None:
     fake = Fake({"a": Work(4), "b": Work(4), "c": Work(4)})
     live = loop(fake, tmp_path / "state", interval_seconds=10, missed_rounds=3)
     live.context.store.put(mode="enforce", interval="10")
-    dog = Watchdog(live.context, monotonic=lambda: fake.now.timestamp())
+    dog = Watchdog(live.context, monotonic=fake.seconds)
     for _ in range(5):
         live.round()
         assert dog.check() == []
@@ -124,7 +124,7 @@ def test_the_watchdog_does_nothing_in_shadow(tmp_path: Path) -> None:
     fake = Fake({"a": Work(1)})
     live = context(fake, tmp_path / "state", mode="shadow")
     live.store.put(mode="shadow", interval="1")
-    dog = Watchdog(live, monotonic=lambda: fake.now.timestamp())
+    dog = Watchdog(live, monotonic=fake.seconds)
     dog.check()
     fake.now += timedelta(hours=1)
     assert dog.check() == []
@@ -190,7 +190,7 @@ def test_to_begin_is_no_missed_round(tmp_path: Path) -> None:
     """Neither where no loop ever ran before, nor after a long break; but only once in a while."""
     fake = Fake({"a": Work(9)}, nodes=1)
     live = loop(fake, tmp_path / "state", interval_seconds=10, missed_rounds=3)
-    dog = Watchdog(live.context, monotonic=lambda: fake.now.timestamp())
+    dog = Watchdog(live.context, monotonic=fake.seconds)
     assert dog.check() == []
     stop = threading.Event()
     stop.set()

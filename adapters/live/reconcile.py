@@ -18,7 +18,8 @@ BEGUN = ("running", "leaving", "ended")
 def reconcile(context: Context, reading: Reading) -> None:
     """Settles what the reading answers. UnavailableError ends it; the next round goes on."""
     starts: defaultdict[str, list[Intent]] = defaultdict(list)
-    for intent in context.store.intents():
+    for written in context.store.intents():
+        intent = _by_this_clock(context, written)
         if intent.kind != "start":
             _stop(context, intent, reading.jobs.get(intent.job))
         elif intent.phase == "called-off":
@@ -29,6 +30,15 @@ def reconcile(context: Context, reading: Reading) -> None:
         _starts(context, members, reading)
     _tidy(context, reading)
     tidy(context, reading)
+
+
+def _by_this_clock(context: Context, intent: Intent) -> Intent:
+    """Its deadline as far away as it was, where the clock was set back since it was written."""
+    ahead = intent.at - context.clock()
+    if ahead <= timedelta():
+        return intent
+    changes = {"at": intent.at - ahead, "deadline": intent.deadline - ahead}
+    return context.store.advance(intent, intent.phase, **changes)
 
 
 def _starts(context: Context, members: list[Intent], reading: Reading) -> None:
