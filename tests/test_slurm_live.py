@@ -396,6 +396,15 @@ def test_commands_tell_a_refusal_from_silence(script: str, error: type[Exception
         Commands(timeout=0.5)("sh", "-c", script)
 
 
+def test_a_busy_controller_is_asked_again(tmp_path: Path) -> None:
+    said = "echo 'Resource temporarily unavailable for job 9' >&2; exit 1"
+    run = Commands()
+    assert run("sh", "-c", f"[ -e {tmp_path}/1 ] && exit; touch {tmp_path}/1; {said}") == ""
+    with pytest.raises(UnavailableError, match="temporarily"):
+        run("sh", "-c", f"echo >> {tmp_path}/tries; {said}")
+    assert len((tmp_path / "tries").read_text()) == 5
+
+
 def test_commands_print_instants_as_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQUEUE_FORMAT", "odd")
     run = Commands(environment={"SLURM_CONF": "/x"})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,9 +18,17 @@ _AWAY = re.compile(
     r"unable to contact|unexpected message received|connect failure|connection refused|"
     r"timed out|zero bytes were transmitted|communication connection failure|standby mode|"
     r"transport endpoint|connection reset|unable to establish|not responding|"
-    r"resource temporarily unavailable|cannot contact",
+    r"cannot contact",
     re.IGNORECASE,
 )
+# A controller of 24.11 that is just looking at a job says so, and changes nothing of it.
+_BUSY = re.compile(r"resource temporarily unavailable", re.IGNORECASE)
+TRIES = 5
+BUSY_SECONDS = 0.2
+
+
+class _BusyError(UnavailableError):
+    """It says that it can't right now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,13 @@ class Commands:
 
     def __call__(self, *words: str) -> str:
         """Runs one; returns what it prints. Raises RefusedError or UnavailableError."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(_BusyError):
+                return self._run(words)
+            time.sleep(BUSY_SECONDS)
+        return self._run(words)
+
+    def _run(self, words: tuple[str, ...]) -> str:
         # Seconds since 1970 instead of local time; no defaults of a user's squeue.
         settings = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
         inherited = {
@@ -56,6 +73,8 @@ class Commands:
         if done.returncode == 0:
             return out
         said = told or " ".join(out.split())[:300] or f"exit code {done.returncode}"
+        if _BUSY.search(said):
+            raise _BusyError(f"{words[0]}: {said[:300]}")
         if _AWAY.search(said) or done.returncode < 0:
             raise UnavailableError(f"{words[0]}: {said[:300]}")
         raise RefusedError(f"{' '.join(words[:2])}: {said[:300]}")
