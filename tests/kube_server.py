@@ -80,6 +80,10 @@ class World:
         self.controllers = True
         self._numbers = itertools.count(1)
 
+    def seconds(self) -> float:
+        """As a monotonic clock has it."""
+        return self.now.timestamp()
+
     # Objects
 
     def put(self, resource: str, record: Doc, group: str = "") -> Doc:

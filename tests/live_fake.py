@@ -64,6 +64,9 @@ class Work:
     group: str | None = None
     never: bool = False
     """The native scheduler finds a reason not to start it."""
+    wrong: tuple[str, ...] = ()
+    """Nodes that it can't run on, which only the native scheduler knows."""
+    rejected: bool = False
 
 
 class Fake:
@@ -120,7 +123,9 @@ class Fake:
         free = self.free()
         able = [n for n in self.nodes if free[n] >= work.gpus and n not in self.down]
         chosen = work.required or tuple(able[: work.nodes])
-        if len(chosen) == work.nodes and set(chosen) <= set(able):
+        if set(chosen) & set(work.wrong):
+            work.state, work.rejected = "waiting", True
+        elif len(chosen) == work.nodes and set(chosen) <= set(able):
             work.state, work.on, work.start = "running", chosen, self.now
             work.left = work.lasts
             work.runs.append((work.required, chosen))
@@ -158,6 +163,7 @@ class Fake:
                 nodes=work.on or (work.runs[-1][1] if work.runs and work.state == "ended" else ()),
                 start=work.start,
                 terms=terms,
+                rejected=work.rejected,
                 finished=work.state == "ended",
             )
             if work.state != "ended":

@@ -264,6 +264,19 @@ def test_a_refusal_is_part_of_the_next_round(tmp_path: Path) -> None:
     assert fake.jobs["a"].required == ("n2",)
 
 
+def test_what_never_starts_on_some_nodes_is_offered_others(tmp_path: Path) -> None:
+    """Slurm takes such a start without a word, and holds the job: a refusal all the same."""
+    fake = Fake({"a": Work(1, wrong=("n1", "n2"))}, nodes=3)
+    live = loop(fake, tmp_path / "state", retry_after_seconds=300)
+    for _ in range(9):
+        live.round()
+        fake.tick()
+    (run,) = fake.jobs["a"].runs
+    assert run == (("n3",), ("n3",))
+    rows = live.context.store.rows("SELECT COUNT(*) FROM events WHERE kind = 'rolled-back'")
+    assert rows == [(2,)]
+
+
 def test_a_node_that_goes_down_before_the_start_takes_it_back(tmp_path: Path) -> None:
     fake = Fake({"a": Work(4)})
     live = loop(fake, tmp_path / "state")

@@ -209,6 +209,26 @@ def test_what_slurm_is_told(shape: str) -> None:
     ]
 
 
+def test_a_start_of_segments_excludes_all_other_nodes() -> None:
+    """Slurm takes required nodes for a job with segments, and never starts it."""
+    record = held("25.11", 1, node_count=2, segment_size=1, excluded_nodes="g4")
+    said = Said(document("25.11", "jobs", record), nodes("25.11"))
+    slurm = cluster(said)
+    views = slurm.read({}).jobs
+    slurm.start("1", [TaskAllocation(node="g1"), TaskAllocation(node="g3")], views["1"])
+    slurm.withdraw("1", views["1"].terms)
+    assert said.acts() == [
+        "scontrol update JobId=1 ExcNodeList=g[2,4]",
+        "scontrol release 1",
+        "scontrol uhold 1",
+        "scontrol update JobId=1 ExcNodeList=g4",
+    ]
+    ours = held("25.11", 1, node_count=2, segment_size=1, excluded_nodes="g[2,4]")
+    slurm = cluster(Said(document("25.11", "jobs", ours), nodes("25.11")))
+    (found,) = slurm.read({"1": views["1"].terms}).snapshot.jobs
+    assert found.excluded_nodes == ("g4",)
+
+
 def test_a_job_that_leaves_after_a_requeue_has_no_start(shape: str) -> None:
     leaving = running(shape, 1, {"g1": "gpu:h100:4(IDX:0-3)"}, state="COMPLETING", start_time=0)
     said = Said(document(shape, "jobs", leaving), nodes(shape))

@@ -9,6 +9,7 @@ import pytest
 from slurm_docs import NOW, SHAPES, document, job, node, num, running
 from slurm_world import partition, read
 
+from trencadis.adapters.slurm.snapshot import read_slurm
 from trencadis.models import (
     Segments,
     Topology,
@@ -326,3 +327,30 @@ def test_a_node_that_is_not_listed_gets_a_stand_in(shape: str) -> None:
     assert world.nodes["q9"].gpu_count == 6
     assert world.jobs["1"].allocation[0].gpus == (4, 5)
     assert world.warned("lacks")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "level", "segment"),
+    [
+        # As Slurm 24.11 starts and refuses them: see decision 073.
+        ("2", 2, "block", None),
+        ("2", 3, None, None),
+        ("2", 4, None, 2),
+        ("2,4", 2, "block", None),
+        ("2,4", 3, "block-2", None),
+        ("2,4", 4, "block-2", 2),
+        ("2,4", 5, None, None),
+        ("2,4", 6, None, 2),
+    ],
+)
+def test_what_a_block_topology_asks_for_unasked(
+    sizes: str, tasks: int, level: str | None, segment: int | None
+) -> None:
+    lines = [f"BlockName=b{i} Nodes=g{2 * i},g{2 * i + 1}" for i in range(3)]
+    nodes = document("24.05", "nodes", *(node("24.05", f"g{i}") for i in range(6)))
+    record = job("24.05", 1, node_count=tasks, tasks=tasks, tres_per_node="gres/gpu:8")
+    text = "\n".join([*lines, f"BlockSizes={sizes}"])
+    snapshot, _ = read_slurm(document("24.05", "jobs", record), nodes, text)
+    (found,) = snapshot.jobs
+    assert (found.topology and found.topology.level) == level
+    assert (found.segments and found.segments.tasks) == segment

@@ -49,6 +49,8 @@ class JobView:
     end: datetime | None = None
     reason: str = ""
     """Why it waits, or how it ended."""
+    rejected: bool = False
+    """Waits, and would never start on the terms that it has now."""
     finished: bool = False
     """Ended of its own accord and well."""
     terms: Terms = field(default_factory=dict)

@@ -37,8 +37,8 @@ def _by_this_clock(context: Context, intent: Intent) -> Intent:
     ahead = intent.at - context.clock()
     if ahead <= timedelta():
         return intent
-    changes = {"at": intent.at - ahead, "deadline": intent.deadline - ahead}
-    return context.store.advance(intent, intent.phase, **changes)
+    at, deadline = intent.at - ahead, intent.deadline - ahead
+    return context.store.advance(intent, intent.phase, at=at, deadline=deadline)
 
 
 def _starts(context: Context, members: list[Intent], reading: Reading) -> None:
@@ -70,6 +70,8 @@ def _trouble(
         gone = [node for node in intent.nodes if node not in up]
         if gone:
             return f"node {gone[0]} takes no work any more"
+        if view.rejected:
+            return f"it would never start there ({view.reason})"
         if view.state == "waiting":
             return "it was not sent to the end, or kept back again"
         if context.clock() >= intent.deadline:
@@ -136,7 +138,7 @@ def withdraw(context: Context, intent: Intent, view: JobView | None, trouble: st
         context.note("not-withdrawn", intent.job, logging.WARNING, reason=str(error))
         return
     context.store.forget_terms(intent.job)
-    if view is None or view.state != "waiting":
+    if view is None or view.state != "waiting" or view.rejected:
         until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)
         # A group must be whole again before any of it is tried: its others have to leave first.
         context.store.refuse(intent.job, () if intent.group else intent.nodes, until)

@@ -11,6 +11,7 @@ from trencadis.adapters.slurm.fields import Record, count, name, text, truth, wo
 from trencadis.adapters.slurm.hostlist import HostlistError, expand
 from trencadis.adapters.slurm.nodes import SlurmNode
 from trencadis.adapters.slurm.reservations import taint_key
+from trencadis.adapters.slurm.topology import BLOCK, nodes_of_level
 from trencadis.models.jobs import Segments, Toleration, Topology
 
 ONE_NODE_ONLY = frozenset({"user", "mcs", "topo"})
@@ -46,6 +47,7 @@ def read_constraints(
     if tasks > 1:
         _switches(path, record, found, context)
         _segments(path, record, tasks, found, context)
+        _blocks(tasks, max_per_node, found, context)
     if truth(record.get("contiguous")):
         context.report.warn(f"{path}.contiguous", "contiguous nodes are not asked for")
     if text(record.get("prefer")):
@@ -175,10 +177,16 @@ def _switches(path: str, record: Record, found: Constraints, context: Context) -
         found.topology = Topology(level=level, mode="preferred")
 
 
-def _segments(path: str, record: Record, tasks: int, found: Constraints, context: Context) -> None:
+def segment_size(record: Record) -> int | None:
+    """Nodes of a segment; None where the job asks for none."""
     size = count(record.get("segment_size"))
+    return size if 0 < size < 65_534 else None  # 16 bits of "not set"
+
+
+def _segments(path: str, record: Record, tasks: int, found: Constraints, context: Context) -> None:
+    size = segment_size(record)
     level = context.placement.finest
-    if not 0 < size < 65_534:  # 16 bits of "not set"
+    if size is None:
         return
     if level is None:
         context.report.warn(f"{path}.segment_size", "segments asked for, but no topology given")
@@ -186,6 +194,23 @@ def _segments(path: str, record: Record, tasks: int, found: Constraints, context
         found.blocked.append(f"{tasks} nodes don't divide into segments of {size}")
     else:
         found.segments = Segments(tasks=min(size, tasks), level=level)
+
+
+def _blocks(tasks: int, max_per_node: int | None, found: Constraints, context: Context) -> None:
+    """What topology/block does unasked: a job goes to the smallest joined blocks that hold it, and
+    there to as few blocks as can be; Slurm never starts it on other nodes (BadConstraints).
+
+    Where the number of nodes is open, only what is certain. Segments of a job's own replace this.
+    """
+    size = context.placement.block_nodes
+    if size is None or found.segments is not None:
+        return
+    for level, nodes in nodes_of_level(context.placement):
+        if tasks <= nodes and (max_per_node == 1 or nodes == size):
+            found.topology = Topology(level=level, mode="required")
+            break
+    if max_per_node == 1 and tasks > size and tasks % size == 0:
+        found.segments = Segments(tasks=size, level=BLOCK)
 
 
 def _clock(clock: str) -> int | None:

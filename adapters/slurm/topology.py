@@ -12,6 +12,7 @@ from trencadis.models.faults import Fault, InvalidInputError
 
 LEAF = "leaf"
 BLOCK = "block"
+JOINED = "block-"
 _NAMES = (LEAF, "spine", "core")
 _KINDS = ("leaf", "spine", "cluster")
 _PAIR = re.compile(r"(\w+)\s*=\s*(\S+)")
@@ -25,6 +26,8 @@ class Placement:
     fabric: Fabric = field(default_factory=Fabric)
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[Fault, ...] = ()
+    block_nodes: int | None = None
+    """Nodes that a block counts for; None in a tree."""
 
     @property
     def finest(self) -> str | None:
@@ -69,6 +72,8 @@ def read_topology(text: str, name: str = "topology", block_kind: str = "nvl72") 
                 switches[pairs["switchname"]] = _Switch(number, nodes, children)
             elif "blockname" in pairs:
                 blocks[pairs["blockname"]] = expand(pairs.get("nodes"))
+                if "blocksize" in pairs:  # as scontrol prints it
+                    sizes.add(_size(pairs["blocksize"]))
             elif "blocksizes" in pairs:
                 sizes |= {_size(size) for size in pairs["blocksizes"].split(",")}
             elif "aggregatedblock" in pairs:
@@ -83,7 +88,7 @@ def read_topology(text: str, name: str = "topology", block_kind: str = "nvl72") 
         except HostlistError as error:
             faults.append(Fault(path, str(error)))
         except ValueError:
-            faults.append(Fault(path, f"BlockSizes: {pairs.get('blocksizes')!r} are not numbers"))
+            faults.append(Fault(path, f"BlockSizes: {_sizes_in(pairs)!r} are not numbers"))
         if faults and len(faults) > 100:
             break
     if switches and blocks:
@@ -94,6 +99,10 @@ def read_topology(text: str, name: str = "topology", block_kind: str = "nvl72") 
     if blocks:
         return _blocks(blocks, sizes, joined, block_kind, name)
     return _tree(switches, name)
+
+
+def _sizes_in(pairs: Mapping[str, str]) -> str | None:
+    return pairs.get("blocksizes", pairs.get("blocksize"))
 
 
 def _size(text: str) -> int:
@@ -179,6 +188,14 @@ def _blocks(
                 message = f"node {node} is in two blocks; the first counts"
                 warnings.append(Fault(f"{name}:$", message))
             paths.setdefault(node, domains)
-    levels = [FabricLevel(name=f"block-{step}", kind="spine") for step in steps]
+    levels = [FabricLevel(name=f"{JOINED}{step}", kind="spine") for step in steps]
     levels.append(FabricLevel(name=BLOCK, kind=block_kind))
-    return Placement(Fabric(levels=tuple(levels)), paths, tuple(warnings))
+    smallest = base or min(map(len, blocks.values()))
+    return Placement(Fabric(levels=tuple(levels)), paths, tuple(warnings), smallest or None)
+
+
+def nodes_of_level(placement: Placement) -> list[tuple[str, int]]:
+    """Of blocks, from the finest up: each level's name, and the nodes that it counts for."""
+    size = placement.block_nodes or 0
+    names = [level.name for level in reversed(placement.fabric.levels)]
+    return [(n, size * (1 if n == BLOCK else int(n.removeprefix(JOINED)))) for n in names]

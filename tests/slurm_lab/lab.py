@@ -49,7 +49,7 @@ SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=2,batch_sched_d
 GresTypes=gpu
 Licenses=meter:1
 SlurmdParameters=config_overrides
-TopologyPlugin=topology/tree
+TopologyPlugin=topology/{topology}
 ReturnToService=2
 KillWait=1
 CompleteWait=0
@@ -97,16 +97,22 @@ class Lab:
     """One cluster of nodes g1, g2, …; two to a leaf switch."""
 
     def __init__(
-        self, directory: Path, nodes: int = 4, *, preempts: bool = False, more: str = ""
+        self,
+        directory: Path,
+        nodes: int = 4,
+        *,
+        preempts: bool = False,
+        blocks: bool = False,
+        more: str = "",
     ) -> None:
         self.directory = directory
         self.names = [f"g{number}" for number in range(1, nodes + 1)]
         self.conf = directory / "slurm.conf"
         self.out = directory / "out"
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PLACES}
-        self._write(preempts, more)
+        self._write(preempts, blocks, more)
 
-    def _write(self, preempts: bool, more: str) -> None:
+    def _write(self, preempts: bool, blocks: bool, more: str) -> None:
         for name in ("state", "spool", "dev"):
             (self.directory / name).mkdir()
         for number in range(8):
@@ -124,6 +130,7 @@ class Lab:
                 user=getpass.getuser(),
                 dir=self.directory,
                 nodes="\n".join(lines),
+                topology="block" if blocks else "tree",
                 preempt="preempt/partition_prio" if preempts else "preempt/none",
                 preempt_mode="REQUEUE" if preempts else "OFF",
             )
@@ -133,10 +140,12 @@ class Lab:
         (self.directory / "gres.conf").write_text(
             f"NodeName={listed} Name=gpu Type=h100 File={self.directory}/dev/nvidia[0-7]\n"
         )
-        leaves = [self.names[i : i + 2] for i in range(0, len(self.names), 2)]
-        switches = [f"SwitchName=leaf{i} Nodes={','.join(m)}" for i, m in enumerate(leaves, 1)]
-        switches.append(f"SwitchName=spine Switches=leaf[1-{len(leaves)}]")
-        (self.directory / "topology.conf").write_text("\n".join(switches) + "\n")
+        pairs = [self.names[i : i + 2] for i in range(0, len(self.names), 2)]
+        what = "BlockName=block" if blocks else "SwitchName=leaf"
+        fabric = [f"{what}{i} Nodes={','.join(pair)}" for i, pair in enumerate(pairs, 1)]
+        top = "BlockSizes=2" if blocks else f"SwitchName=spine Switches=leaf[1-{len(pairs)}]"
+        fabric.append(top)
+        (self.directory / "topology.conf").write_text("\n".join(fabric) + "\n")
         (self.directory / "job.sh").write_text(JOB)
         if version() >= (23, 2):
             (self.directory / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
@@ -256,9 +265,11 @@ class Lab:
 
 
 @contextlib.contextmanager
-def lab(directory: Path, nodes: int = 4, *, preempts: bool = False) -> Iterator[Lab]:
-    """A running cluster that is gone afterwards."""
-    cluster = Lab(directory, nodes, preempts=preempts)
+def lab(
+    directory: Path, nodes: int = 4, *, preempts: bool = False, blocks: bool = False
+) -> Iterator[Lab]:
+    """A running cluster that is gone afterwards. `blocks`: of two nodes, instead of switches."""
+    cluster = Lab(directory, nodes, preempts=preempts, blocks=blocks)
     with cluster.up():
         yield cluster
 

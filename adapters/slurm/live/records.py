@@ -9,7 +9,7 @@ from typing import Any
 
 from trencadis.adapters.live.cluster import PREFIX, JobView, State, Terms
 from trencadis.adapters.slurm.arrays import read_array
-from trencadis.adapters.slurm.constraints import partitions_of
+from trencadis.adapters.slurm.constraints import partitions_of, segment_size
 from trencadis.adapters.slurm.dependencies import Settled
 from trencadis.adapters.slurm.drafts import ENDED, LEAVING, RUNNING, WAITING
 from trencadis.adapters.slurm.fields import (
@@ -104,6 +104,10 @@ def _prepare(
         if handed and state == "released":
             state = "waiting"
     terms = {"ReqNodeList": text(record.get("required_nodes"))}
+    if segment_size(record) is not None:
+        # Of a job with segments Slurm starts none on nodes that are required: all others are
+        # excluded instead.
+        terms = {"ExcNodeList": text(record.get("excluded_nodes"))}
     if any(entry in config.slurm.held_partitions for entry in listed) or any(
         "Partition" in remembered.get(name, {}) for name in names
     ):
@@ -124,6 +128,7 @@ def _prepare(
         start=instant(record.get("start_time")),
         end=instant(record.get("end_time")),
         reason=_reason(record, found, state),
+        rejected=text(record.get("state_reason")) == "BadConstraints",
         finished="COMPLETED" in found,
         terms=terms,
         changed=old is not None and dict(old) != terms,
@@ -190,7 +195,9 @@ def _waiting(
     waits = bool(text(record.get("dependency")))
     record["state_reason"] = "Dependency" if waits else "None"
     if old is not None:
-        record["required_nodes"] = old.get("ReqNodeList", "")
+        for key, term in (("required_nodes", "ReqNodeList"), ("excluded_nodes", "ExcNodeList")):
+            if term in old:
+                record[key] = old[term]
     eligible = instant(record.get("eligible_time"))
     if not waits and eligible is not None and eligible <= now:
         # When it was let go once is not when its wait began.

@@ -102,7 +102,8 @@ def switches(text: str) -> dict[str, list[str | None]]:
 
 def switches_of(text: str) -> str | None:
     """Of one job: what its owner wrote comes before it."""
-    return (_SWITCHES.findall(text) or [None])[-1]
+    found = _SWITCHES.findall(text)
+    return str(found[-1]) if found else None
 
 
 def minutes(text: str | None) -> int | None:

@@ -15,6 +15,7 @@ from trencadis.adapters.live.cluster import (
     UnavailableError,
 )
 from trencadis.adapters.slurm.fields import entries
+from trencadis.adapters.slurm.hostlist import compress
 from trencadis.adapters.slurm.live import show
 from trencadis.adapters.slurm.live.commands import Commands
 from trencadis.adapters.slurm.live.config import SlurmConfig
@@ -55,6 +56,7 @@ class SlurmCluster:
                 config.slurm.slurmrestd, config.slurm.token, config.slurm.command_timeout_seconds
             )
         self._qos = QosLimits(self._run)
+        self._nodes: frozenset[str] = frozenset()
         self._users: dict[str, str] = {}
         self._reserved: dict[str, str] = {}
         self._reservations = Reservations(self._run, clock)
@@ -86,6 +88,7 @@ class SlurmCluster:
             qos=config.qos or self._qos.known,
             array_tasks=MAX_ARRAY,
         )
+        self._nodes = frozenset(node.name for node in snapshot.nodes)
         return Reading(
             self._fitted(snapshot, prepared, documents),
             prepared.views,
@@ -156,9 +159,13 @@ class SlurmCluster:
     def start(
         self, job: str, tasks: Sequence[TaskAllocation], view: JobView, *, reserved: bool = False
     ) -> None:
-        """Names the nodes, then lets the job go: inside of what is reserved for it, if it can."""
+        """Names the nodes, or all others, then lets the job go: inside of what is reserved for it,
+        if it can."""
         nodes = sorted({task.node for task in tasks})
-        changes = {"ReqNodeList": ",".join(nodes)}
+        if "ExcNodeList" in view.terms:
+            changes = {"ExcNodeList": compress(self._nodes.difference(nodes))}
+        else:
+            changes = {"ReqNodeList": ",".join(nodes)}
         changes |= self._runs_in(view.terms)
         if reserved and self._reservations.open(PREFIX + job, nodes):
             changes["ReservationName"] = PREFIX + job
