@@ -229,6 +229,16 @@ def test_a_start_of_segments_excludes_all_other_nodes() -> None:
     assert found.excluded_nodes == ("g4",)
 
 
+@pytest.mark.parametrize(("plugin", "term"), [("block", "ExcNodeList"), ("tree", "ReqNodeList")])
+def test_where_segments_may_be_hidden(plugin: str, term: str) -> None:
+    """24.11 takes `--segment`, and lists it nowhere."""
+    records = [held("24.05", 1, node_count=2), held("24.05", 2)]
+    said = Said(document("24.05", "jobs", *records), nodes("24.05"))
+    said.answers["scontrol show config"] += f"\nTopologyPlugin = topology/{plugin}"
+    views = cluster(said).read({}).jobs
+    assert (views["1"].terms, views["2"].terms) == ({term: ""}, {"ReqNodeList": ""})
+
+
 def test_a_job_that_leaves_after_a_requeue_has_no_start(shape: str) -> None:
     leaving = running(shape, 1, {"g1": "gpu:h100:4(IDX:0-3)"}, state="COMPLETING", start_time=0)
     said = Said(document(shape, "jobs", leaving), nodes(shape))

@@ -12,7 +12,7 @@ from trencadis.adapters.slurm.live import SlurmCluster, load_config
 from trencadis.adapters.slurm.live.reservations import Reservations
 
 AT = datetime.fromtimestamp(NOW, UTC)
-LATER = f"{(AT + timedelta(hours=1)).astimezone():%Y-%m-%dT%H:%M:%S}"
+LATER = "now+3600"
 PARTITION = "PartitionName={} Nodes={} PriorityTier=1 State={} MaxTime=UNLIMITED\n"
 
 

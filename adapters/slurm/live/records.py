@@ -46,14 +46,19 @@ def prepare(
     config: SlurmConfig,
     remembered: Mapping[str, Terms],
     now: datetime,
+    *,
+    blocks: bool = False,
 ) -> Prepared:
-    """Reads all records. Whatever can't be read is left to the import, which says so."""
+    """Reads all records. Whatever can't be read is left to the import, which says so.
+
+    `blocks`: the topology is of blocks, where jobs may have segments.
+    """
     prepared = Prepared()
     listed = [dict(record) for record in records]
     settled = _settled(listed)
     for record in listed:
         record["dependency"] = settled.left(text(record.get("dependency")))
-        _prepare(record, config, remembered, now, prepared)
+        _prepare(record, config, remembered, now, prepared, blocks)
     return prepared
 
 
@@ -80,6 +85,7 @@ def _prepare(
     remembered: Mapping[str, Terms],
     now: datetime,
     prepared: Prepared,
+    blocks: bool,
 ) -> None:
     found = states(record.get("job_state"))
     state = _state(found)
@@ -104,9 +110,8 @@ def _prepare(
         if handed and state == "released":
             state = "waiting"
     terms = {"ReqNodeList": text(record.get("required_nodes"))}
-    if segment_size(record) is not None:
-        # Of a job with segments Slurm starts none on nodes that are required: all others are
-        # excluded instead.
+    if _in_segments(record, blocks):
+        # Slurm never starts these on nodes that are required: all others are excluded instead.
         terms = {"ExcNodeList": text(record.get("excluded_nodes"))}
     if any(entry in config.slurm.held_partitions for entry in listed) or any(
         "Partition" in remembered.get(name, {}) for name in names
@@ -149,6 +154,12 @@ def _prepare(
         # While a requeued job leaves its nodes, Slurm has no start of it any more.
         record["start_time"] = record.get("submit_time")
     prepared.records.append(record)
+
+
+def _in_segments(record: Record, blocks: bool) -> bool:
+    """Whether it has segments, or may have: releases before 25.05 take them, and tell nowhere."""
+    hidden = blocks and "segment_size" not in record and count(record.get("node_count")) > 1
+    return hidden or segment_size(record) is not None
 
 
 def _state(found: frozenset[str]) -> State:

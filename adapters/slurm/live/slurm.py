@@ -68,7 +68,8 @@ class SlurmCluster:
         documents = read_documents(self.config.slurm, self._run, self._rest)
         now = self._clock()
         records = entries(documents.jobs, "jobs", "jobs")
-        prepared = prepare(records, self.config, remembered, now)
+        blocks = documents.settings.get("TopologyPlugin", "").endswith("/block")
+        prepared = prepare(records, self.config, remembered, now, blocks=blocks)
         self._users, self._reserved = prepared.users, prepared.reserved
         silent = () if self.config.qos else self._qos.read(documents.settings)
         nodes, reservations = without_ours(documents, PREFIX, now)
