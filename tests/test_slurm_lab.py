@@ -27,6 +27,8 @@ WHY = missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
 AWAY_S = float(os.environ.get("TRENCADIS_LAB_AWAY_S", "60"))
 """How long the controller is away."""
+SEED = int(os.environ.get("TRENCADIS_LAB_SEED", "3"))
+"""Of the moments at which the loop is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def test_a_mixed_workload(desk: Desk) -> None:
 
 def test_killed_at_any_moment(desk: Desk) -> None:
     jobs = submit(desk.lab, mixed(seed=2, most=16))
-    draw = random.Random(3)
+    draw = random.Random(SEED)
     for _ in range(8):
         with desk.running("run", "--workers", "2") as process:
             # The program takes a second to load; then a round is hit anywhere.

@@ -222,6 +222,7 @@ class Lab:
             env=self.environment,
             capture_output=True,
             text=True,
+            errors="replace",  # a column may end within a letter
             check=False,
             timeout=timeout,
         )
