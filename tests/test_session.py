@@ -101,7 +101,7 @@ def test_a_second_round_searches_less(monkeypatch: pytest.MonkeyPatch, seed: int
     # Without F as a last stage, which only a search from nothing gets right to the end.
     policy = cluster.policy.model_copy(update={"fragmentation": "off"})
     cluster = cluster.model_copy(update={"policy": policy})
-    options = Options(time_limit_s=20, workers=2, thresholds=Thresholds(again=0))
+    options = Options(time_limit_s=900, workers=2, thresholds=Thresholds(again=0))
     counted = Counted(monkeypatch)
     session = Session(cluster, options)
     first = session.solve()

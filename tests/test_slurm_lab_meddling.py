@@ -152,10 +152,8 @@ def test_a_full_disk(cluster: Lab, tmp_path: Path) -> None:
             first = cluster.submit(1, *ONE)
             with desk.running("run", "--workers", "2"):
                 desk.until_done([first])
-                with pytest.raises(OSError, match="space"), ballast.open("wb") as file:
-                    while True:
-                        file.write(b"x" * 4_096)
-                        file.flush()
+                with pytest.raises(OSError, match="space"):
+                    fill(ballast)
                 jobs = [cluster.submit(1, *ONE) for _ in range(3)]
                 cluster.wait(lambda: '"no-store"' in "".join(desk.logged(9)), desk.tail)
                 ballast.unlink()
@@ -163,6 +161,13 @@ def test_a_full_disk(cluster: Lab, tmp_path: Path) -> None:
             assert_ran_once_where_planned(desk, dict.fromkeys([first, *jobs]))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False, capture_output=True)
+
+
+def fill(path: Path) -> None:
+    """Writes until there is no room any more."""
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4_096)
 
 
 def test_the_watchdog_where_nothing_can_be_written(cluster: Lab, tmp_path: Path) -> None:
