@@ -162,8 +162,11 @@ def _solve(
 
 
 def better(one: Plan | None, other: Plan) -> Plan:
-    """The plan that costs less in the first stage in which two differ; the first if none does."""
-    if one is None:
+    """The one that is good enough by proof; else the one that costs less where they first differ.
+
+    A hair less in an upper stage may have cost any amount in those below.
+    """
+    if one is None or other.proof.status in GOOD:
         return other
     costs = [[stage.objective for stage in plan.proof.stages] for plan in (one, other)]
     return other if costs[1] < costs[0] else one

@@ -17,6 +17,7 @@ from trencadis import Delta, Options, Progress, Session, Snapshot, solve
 from trencadis.instances.generate import generate
 from trencadis.models import InvalidInputError, Job, PlanMismatchError, apply, change
 from trencadis.models.order import in_order
+from trencadis.models.plan import Status
 from trencadis.solver import search, settle
 from trencadis.solver.again import Beginning, Earlier
 from trencadis.solver.attempt import search_and_place
@@ -25,6 +26,7 @@ from trencadis.solver.cpsat import Window
 from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.problem import Thresholds, classify, facts
 from trencadis.solver.report import make_plan
+from trencadis.solver.round import better
 from trencadis.solver.timer import Timer
 from trencadis.solver.verify import verify
 
@@ -115,6 +117,19 @@ def test_a_second_round_searches_less(monkeypatch: pytest.MonkeyPatch, seed: int
     plan = session.solve()
     assert plan.proof.gap <= 1e-4
     assert verify(session.snapshot, plan).violations == ()
+
+
+def test_a_proof_counts_more_than_a_hair_in_an_upper_stage() -> None:
+    """What was mended may win there, and lose any amount in the stages below."""
+    good = solve(SMALL, FIXED)
+    first, *rest = good.proof.stages
+    cheaper = first.model_copy(update={"objective": first.objective - 1})
+    open_one = good.proof.model_copy(
+        update={"status": Status.FEASIBLE, "stages": (cheaper, *rest)}
+    )
+    mended = good.model_copy(update={"proof": open_one})
+    assert better(mended, good) is good
+    assert better(mended, mended.model_copy(update={"proof": open_one})) is mended
 
 
 @pytest.mark.parametrize("seed", range(4))

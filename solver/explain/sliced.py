@@ -47,6 +47,12 @@ def never_in_pieces(scene: Scene, job: Job) -> Said:
                 Reason.CONSTRAINTS,
                 f"asks for {wanted(job)}; no node that shares its GPUs meets all that it asks for",
             )
+        if any(n.shareable and n.precision == "node" for n in scene.facts.snapshot.nodes):
+            return Said(
+                Reason.KIND_OF_GPU,
+                f"asks for {wanted(job)}; where GPUs are shared the scheduler chooses them itself"
+                " (precision node): a share can't be placed there. Maybe leave the job to it.",
+            )
         return Said(
             Reason.KIND_OF_GPU,
             f"asks for {wanted(job)}; no node shares its GPUs. Maybe set shareable on some.",
