@@ -122,14 +122,20 @@ class Native:
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """A scheduler that doesn't answer, or says no, is told in a line."""
+    """A scheduler that doesn't answer, or says no, is told in a line; so is a log that can't be
+    written."""
+    import sqlite3
+
     from trencadis.adapters.live.cluster import RefusedError, UnavailableError
+    from trencadis.views import io
     from trencadis.views.outcome import Code, CommandError
 
     try:
         yield
     except (RefusedError, UnavailableError) as error:
         raise CommandError(Code.UNAVAILABLE, str(error)) from None
+    except sqlite3.Error as error:
+        raise io.OutputError(f"can't write the log: {error}") from None
 
 
 def may_enforce(live: Context) -> None:

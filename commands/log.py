@@ -18,6 +18,9 @@ def log(
     json: opt.Json = False,
 ) -> None:
     """Tell what the live loop decided about a job, and what became of it."""
+    import contextlib
+    import sqlite3
+
     from trencadis.adapters.live.audit import history, sentence
     from trencadis.adapters.live.store import Store
     from trencadis.models import Fault, InvalidInputError
@@ -26,11 +29,11 @@ def log(
 
     if not state.is_file():
         raise InvalidInputError([Fault("$", f"there is no log {state}")])
-    store = Store(state)
     try:
-        entries = history(store, job)
-    finally:
-        store.close()
+        with contextlib.closing(Store(state)) as store:
+            entries = history(store, job)
+    except sqlite3.Error as error:
+        raise InvalidInputError([Fault("$", f"can't read the log {state}: {error}")]) from None
     if json:
         io.write(io.STANDARD, dumps({"job": job, "entries": entries}))
     elif entries:

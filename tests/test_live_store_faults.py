@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from command import Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_fake import Fake, Work, context, loop
@@ -143,3 +144,18 @@ def test_a_start_is_taken_back_in_time_though_the_clock_was_set(tmp_path: Path, 
         live.round()
     store = live.context.store
     assert store.rows("SELECT COUNT(*) FROM events WHERE kind = 'rolled-back'")[0][0] >= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("slurm", "pause"), 2), (("slurm", "run", "--rounds", "1"), 2), (("log", "1"), 65)],
+)
+def test_a_file_that_is_no_log_is_a_line(
+    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.sqlite"
+    path.write_bytes(b"not a database " * 500)
+    done = Program(monkeypatch, tmp_path)(*words, "--state", str(path))
+    assert done.code == code
+    assert "file is not a database" in done.err
+    assert "internal error" not in done.err
