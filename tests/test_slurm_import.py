@@ -163,6 +163,15 @@ JUNK = st.one_of(
 )
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_job_that_is_told_twice_is_a_fault(shape: str) -> None:
+    text = document(shape, "jobs", job(shape, 7), job(shape, 8), job(shape, 7))
+    with pytest.raises(InvalidInputError) as caught:
+        read_slurm(text, document(shape, "nodes", node(shape, "g1")), now=AT)
+    (fault,) = caught.value.faults
+    assert str(fault).startswith("jobs:$.jobs[2].job_id: job 7 is also jobs:$.jobs[0]")
+
+
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(SHAPES), st.data())
 def test_junk_is_read_or_refused_but_never_breaks(shape: str, data: st.DataObject) -> None:

@@ -70,10 +70,15 @@ class Draft:
 def read_drafts(records: list[Record], document: str, context: Context) -> list[Draft]:
     """The jobs that wait, run or leave; what has ended is not among them."""
     drafts = []
+    first: dict[str, str] = {}
     for index, record in enumerate(records):
         draft = _draft(f"{document}:$.jobs[{index}]", record, context)
-        if draft is not None:
-            drafts.append(draft)
+        if draft is None:
+            continue
+        drafts.append(draft)
+        for job, _ in draft.jobs:
+            if first.setdefault(job, draft.path) != draft.path:
+                context.report.fault(f"{draft.path}.job_id", f"job {job} is also {first[job]}")
     return drafts
 
 
