@@ -182,7 +182,13 @@ def _with_layouts(
                 raise PlanMismatchError(
                     f"the plan changes GPU {entry.gpu} of node {node.name} from another MIG layout"
                 )
-            mig.append(MigGpu(gpu=entry.gpu, instances=change_.after))
+            if not change_.turn_off:
+                mig.append(MigGpu(gpu=entry.gpu, instances=change_.after))
+            elif change_.after:
+                raise PlanMismatchError(
+                    f"the plan turns MIG off on GPU {entry.gpu} of node {node.name}, and keeps "
+                    "instances there"
+                )
         for gpu, change_ in here.items():
             if not change_.turn_on:
                 raise PlanMismatchError(f"GPU {gpu} of node {node.name} is not in MIG mode")

@@ -101,7 +101,7 @@ class Node(Record):
     mig_reconfigure: Literal["forbid", "idle", "repack"] | None = None
     """Whether MIG layouts of this node may change; the policy's where absent."""
     mig_mode_changes: bool = False
-    """With `policy.mig.mode: per_node`: whether MIG may be turned on here."""
+    """With `policy.mig.mode: per_node`: whether MIG may be turned on and off here."""
     shareable: bool = False
     """Whether GPUs of this node may be shared by several jobs (MPS, time slicing, vGPU)."""
     max_jobs_per_gpu: Positive = 1

@@ -132,8 +132,11 @@ class Reconfigure(Record):
     after: tuple[MigInstance, ...]
     turn_on: bool = False
     """Turn MIG on first."""
+    turn_off: bool = False
+    """Turn MIG off, once the instances of `before`, which nobody uses, are destroyed: a start gets
+    the whole GPU."""
     reset: bool = False
-    """Turning it on resets the GPU: the node must be idle."""
+    """Turning it on or off resets the GPU: the node must be idle."""
     idle_gpu_seconds: int = 0
     """What it costs: the GPU's time while it happens."""
 

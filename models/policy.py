@@ -105,9 +105,9 @@ class MigPolicy(Record):
     reconfigure_seconds: Count = 30
     """How long a GPU is busy with a change of its layout."""
     mode: Literal["fixed", "per_node", "free"] = "per_node"
-    """Where MIG may be turned on: nowhere, on nodes with `mig_mode_changes`, anywhere."""
+    """Where MIG may be turned on and off: nowhere, on nodes with `mig_mode_changes`, anywhere."""
     mode_seconds: Count = 60
-    """How long a GPU is busy with turning MIG on."""
+    """How long a GPU is busy with turning MIG on or off."""
     count_by: Literal["compute", "memory"] = "compute"
     """How a slice counts against quotas."""
     tables: ByName[MigTable] = Field(default_factory=dict)

@@ -87,7 +87,7 @@ class Classifier:
             column=column,
             idle=idle,
             graph=graph if idle else None,
-            nvswitch=state.node.nvlink.kind == "nvswitch" and bool(idle),
+            nvswitch=state.node.nvlink.kind == "nvswitch" and state.takes_count > 0,
             free=self._useful(state),
             vacant=self.exclusive and state.vacant,
             cuts=state.cuts,
@@ -100,7 +100,7 @@ class Classifier:
             return state.free
         if self.cut and (state.cuts or state.blanks):
             return self._useful_beside_pieces(state)
-        sums = self._sums_for(state.idle_count)
+        sums = self._sums_for(state.takes_count)
         useful: list[int | None] = []
         for have, known in zip(state.free, sums, strict=True):
             if known is None:
@@ -120,7 +120,7 @@ class Classifier:
                 pieces += len(indices) * state.cutter.most_opened(blank)
         useful: list[int | None] = []
         for d, have in enumerate(state.free):
-            whole = state.idle_count * max((need.need[d] for need in self.packed), default=0)
+            whole = state.takes_count * max((need.need[d] for need in self.packed), default=0)
             beside = pieces * max((need.need[d] for need in self.cut), default=0)
             more = max((entry.need[d] for entry in self.profile.entries), default=0)
             useful.append(None if have >= whole + beside + more else have)
@@ -219,7 +219,7 @@ def _fits(
     """`holds`: what is known of pieces by model."""
     if not need.columns >> bin_type.column & 1:
         return False
-    if need.gpus and counts.get(need.model or "", 0) < need.gpus:
+    if need.gpus and bin_type.takes(need.model) < need.gpus:
         return False
     if need.exclusive and not bin_type.vacant:
         return False

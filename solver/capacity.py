@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from trencadis.models import Job, Node, Snapshot, TaskAllocation
 from trencadis.models.units import uses_gpu
-from trencadis.solver.cuts import Cuts, cuts_of, empty_cuts
-from trencadis.solver.pieces import Blank, Cut
-from trencadis.solver.slices import Cutter, cutter
+from trencadis.solver.cuts import Cuts, cuts_of, cutter, empty_cuts
+from trencadis.solver.pieces import Blank, Cut, closable
+from trencadis.solver.slices import Cutter
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,16 @@ class NodeState:
     def idle_count(self) -> int:
         """Idle GPUs of all models."""
         return sum(len(indices) for indices in self.idle.values())
+
+    def takes(self, model: str | None) -> int:
+        """GPUs of a model that whole-GPU tasks may have: idle ones, and those in MIG mode that may
+        be turned into such."""
+        return len(self.idle.get(model or "", ())) + closable(self.cuts, model)
+
+    @property
+    def takes_count(self) -> int:
+        """The same of all models."""
+        return self.idle_count + sum(closable((cut,), cut.model) for cut in self.cuts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trencadis.models import Job, MigInstance, Node, Snapshot, TaskAllocation
-from trencadis.models.units import asks_for_mig
+from trencadis.models.units import asks_for_mig, sizes
 from trencadis.solver.pieces import SHARE, UNLIMITED, Blank, Cut, ShareCut
 from trencadis.solver.slices import Cutter
 
@@ -28,8 +28,8 @@ def layout_fixed(snapshot: Snapshot, node: Node) -> bool:
     return (node.mig_reconfigure or snapshot.policy.mig.reconfigure) == "forbid"
 
 
-def may_turn_on(snapshot: Snapshot, node: Node) -> bool:
-    """Whether MIG may be turned on for idle GPUs of a node, resets aside."""
+def may_change_mode(snapshot: Snapshot, node: Node) -> bool:
+    """Whether MIG may be turned on and off for idle GPUs of a node, resets aside."""
     mode = snapshot.policy.mig.mode
     allowed = mode == "free" or (mode == "per_node" and node.mig_mode_changes)
     return allowed and node.precision == "mig" and not layout_fixed(snapshot, node)
@@ -74,13 +74,18 @@ def _mig(
             for gpu, instance in zip(task.gpus, task.mig, strict=True):
                 pinned[gpu].append(instance)
     fixed = layout_fixed(snapshot, node)
+    # GPUs that listed links join are not alike, and are reset together.
+    off = may_change_mode(snapshot, node) and node.nvlink.kind != "links"
     found: list[tuple[Cut, int]] = []
     for entry in node.mig:
         model = healthy.get(entry.gpu)
         if entry.gpu in closed or model is None or model not in knife.tables:
             continue
         idle = [instance for instance in entry.instances if instance not in pinned[entry.gpu]]
-        cut = knife.mig_cut(model, pinned[entry.gpu], idle, fixed=fixed)
+        may_close = off and (not occupants or knife.tables[model].mode_change == "live")
+        cut = knife.mig_cut(
+            model, pinned[entry.gpu], idle, fixed=fixed, may_close=may_close
+        )
         if cut is not None:
             found.append((cut, entry.gpu))
     return found
@@ -125,7 +130,7 @@ def gpu_memory(node: Node, model: str) -> int:
 def _blanks(
     snapshot: Snapshot, knife: Cutter, node: Node, *, vacant: bool, shares: bool
 ) -> dict[str, Blank]:
-    turn_on = may_turn_on(snapshot, node)
+    turn_on = may_change_mode(snapshot, node)
     slots = node.max_jobs_per_gpu if node.shareable and shares else 0
     blanks: dict[str, Blank] = {}
     for model in sorted({group.model for group in node.gpus}):
@@ -134,3 +139,19 @@ def _blanks(
         if mig or slots:
             blanks[model] = Blank(model, mig, gpu_memory(node, model), slots)
     return blanks
+
+
+def cutter(snapshot: Snapshot) -> Cutter:
+    """The cutter of a snapshot."""
+    read = sizes(snapshot)
+    mig = snapshot.policy.mig
+    requests = [job.request for job in snapshot.jobs]
+    requests += [entry.request for entry in snapshot.policy.demand_profile]
+    shares = {request.share for request in requests if request.share is not None}
+    return Cutter(
+        read.tables,
+        read,
+        mig.reconfigure_seconds,
+        mig.mode_seconds,
+        tuple(sorted(shares, key=lambda share: (share.gpu_milli, share.memory_mib))),
+    )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from trencadis.solver.fragmentation import Profile, reconfiguration
 from trencadis.solver.patterns.recipes import Recipe
-from trencadis.solver.pieces import Blank, Cut, Piece, Spot
-from trencadis.solver.shapes import Need
+from trencadis.solver.pieces import WHOLE, Blank, Cut, OffCut, Piece, Spot, closable
+from trencadis.solver.shapes import Need, opened_need
 from trencadis.solver.slices import Cutter, steps
 
 
@@ -47,6 +47,8 @@ class Desk:
         self._blanks = blanks or {}
         self.places = [Place(cut.model, cut, cut, []) for cut in cuts]
         self.seated: list[_Seated] = []
+        self._closed: list[_Seated] = []
+        """GPUs on which MIG is turned off, and for whom."""
         self._recipe: defaultdict[
             tuple[str, tuple[Piece, ...]], list[tuple[Spot, ...]]
         ] = defaultdict(list)
@@ -162,6 +164,61 @@ class Desk:
             for piece, start in left:
                 self._put(place.model, piece, Spot(position, start), idle)
 
+    def closable(self, model: str | None) -> int:
+        """On how many GPUs of a model MIG may still be turned off."""
+        return closable(self.present(), model)
+
+    def close(self, job: str, need: Need, idle: int) -> int:
+        """Turns MIG off where a whole-GPU need takes more than is idle, or a pattern has it so;
+        returns on how many GPUs."""
+        model = need.model or ""
+        spots: list[Spot] = []
+        planned = self._recipe.get((model, (WHOLE,)), [])
+        while len(spots) < need.gpus and (planned or len(spots) < need.gpus - idle):
+            spot = planned.pop(0)[0] if planned else self._cheapest(model)
+            if spot is None:
+                break
+            if self.knife.places(self._cut(spot), WHOLE):
+                self._put(model, WHOLE, spot, {})
+                spots.append(spot)
+        if spots:
+            self._closed.append(_Seated(job, need, tuple(spots)))
+        return len(spots)
+
+    def reopen(self, job: str, need: Need) -> int:
+        """Leaves MIG on after all where it was turned off for a need; returns on how many GPUs."""
+        entry = next((s for s in self._closed if s.job == job and s.need == need), None)
+        if entry is None:
+            return 0
+        self._closed.remove(entry)
+        for spot in entry.spots:
+            place = self.places[spot.position]
+            place.cut, place.pieces = place.base, []
+        return len(entry.spots)
+
+    def closed_gpus(self, gpus: Sequence[int]) -> dict[str, tuple[int, ...]]:
+        """GPUs on which MIG is turned off, by model. `gpus`: indices as for `tasks`."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for position, place in enumerate(self.places):
+            if isinstance(place.cut, OffCut):
+                found[place.model].append(gpus[position])
+        return {model: tuple(sorted(indices)) for model, indices in found.items()}
+
+    def _cut(self, spot: Spot) -> Cut:
+        cut = self.places[spot.position].cut
+        assert cut is not None
+        return cut
+
+    def _cheapest(self, model: str) -> Spot | None:
+        """The GPU whose MIG mode is missed least."""
+        ways = [
+            (self._loss(after) - self._loss(place.cut), position)
+            for position, place in enumerate(self.places)
+            if place.cut is not None and place.model == model
+            for _, after in self.knife.places(place.cut, WHOLE)
+        ]
+        return Spot(min(ways)[1], 0) if ways else None
+
     def _put(self, model: str, piece: Piece, spot: Spot, idle: dict[str, int]) -> None:
         place = self.places[spot.position]
         cut = place.cut
@@ -237,11 +294,3 @@ class Desk:
     def _loss(self, cut: Cut) -> int:
         assert self._profile is not None
         return self._profile.cut_cost(cut) + reconfiguration(cut)
-
-
-def opened_need(model: str, dims: int) -> Need:
-    """One whole GPU that is made into one of the second stage."""
-    return Need(
-        gpus=1, sets=1, need=(0,) * dims, model=model, columns=0, linked=False, union=False,
-        unlinked_cost=0, tier=-1, exclusive=False, cap=0, owner="",
-    )

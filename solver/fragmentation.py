@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trencadis.models import Request, Share, Snapshot
 from trencadis.models.units import uses_gpu
-from trencadis.solver.pieces import Blank, Cut, MigCut, Piece
+from trencadis.solver.pieces import Blank, Cut, Piece, ShareCut
 from trencadis.solver.slices import Cutter
 
 _PLENTY = 1 << 62
@@ -155,8 +155,8 @@ class Profile:
 
 
 def reconfiguration(cut: Cut) -> int:
-    """What it costs to give a GPU its new MIG layout, GPU-seconds."""
-    return cut.cost if isinstance(cut, MigCut) else 0
+    """What it costs to give a GPU its new MIG layout, or to turn MIG off, GPU-seconds."""
+    return 0 if isinstance(cut, ShareCut) else cut.cost
 
 
 def profile(snapshot: Snapshot, resources: tuple[str, ...], knife: Cutter) -> Profile:

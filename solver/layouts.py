@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trencadis.models import Job, MigInstance, Node, TaskAllocation
 from trencadis.models.instances import held_instances
@@ -76,10 +76,39 @@ def reconfigures(
                 idle_gpu_seconds=reconfiguration(after[name].cuts[gpu]),
             )
         )
+    found += _turned_off(facts, placements, after, nodes)
     found.sort(key=lambda entry: (not entry.reset, entry.node, entry.gpu))
     return tuple(
         entry.model_copy(update={"step": step}) for step, entry in enumerate(found, start=1)
     )
+
+
+def _turned_off(
+    facts: Facts,
+    placements: Mapping[str, Placement],
+    after: Mapping[str, Left],
+    nodes: Mapping[str, Node],
+) -> Iterator[Reconfigure]:
+    """The GPUs in MIG mode that whole-GPU tasks get: nobody has an instance there."""
+    knife = facts.capacity.cutter
+    for placement in placements.values():
+        for task in placement.tasks:
+            left = after[task.node].cuts
+            for gpu in task.gpus or () if placement.job.request.gpus else ():
+                cut = left.get(gpu)
+                if cut is None:
+                    continue
+                (entry,) = (entry for entry in nodes[task.node].mig if entry.gpu == gpu)
+                yield Reconfigure(
+                    node=task.node,
+                    gpu=gpu,
+                    step=0,
+                    before=tuple(sorted(entry.instances, key=_start)),
+                    after=(),
+                    turn_off=True,
+                    reset=knife.tables[cut.model].mode_change == "reset",
+                    idle_gpu_seconds=reconfiguration(cut),
+                )
 
 
 def keep_idle(

@@ -41,6 +41,11 @@ class NodeLedger:
     kind: int = -1
     """Nodes of one kind took the same when the round began."""
 
+    def takes(self, model: str | None) -> int:
+        """GPUs of a model that whole-GPU needs may still have: those that are idle, and those on
+        which MIG may be turned off."""
+        return self.idle.get(model or "", 0) + self.desk.closable(model)
+
     def whole(self) -> list[Need]:
         """What takes whole GPUs: the needs, then the GPUs that were opened for pieces."""
         return [need for _, need in self.taken] + self.desk.opened_needs(len(self.free))
@@ -79,7 +84,7 @@ class Ledger:
             return 0
         if not need.columns >> node.column & 1:
             return 0
-        if need.gpus and need.gpus > node.idle.get(need.model or "", 0):
+        if need.gpus and need.gpus > node.takes(need.model):
             return 0
         for want, have in zip(need.need, node.free, strict=True):
             if want > have:
@@ -89,7 +94,7 @@ class Ledger:
         if need.linked or need.pieces:
             # Which GPUs are idle takes a search to know, and only NVLink asks.
             return fits(need, state_now(node, indices=need.linked), node.column)
-        return most_beside(need, node.idle.get(need.model or "", 0), node.free)
+        return most_beside(need, node.takes(need.model), node.free)
 
     def all_fits(self, need: Need, names: Iterable[str]) -> Iterator[int]:
         """The same for many nodes."""
@@ -105,7 +110,9 @@ class Ledger:
         if need.pieces:
             node.desk.take(job, need, node.idle)
         if need.gpus:
-            node.idle[need.model or ""] -= need.gpus
+            idle = node.idle.get(need.model or "", 0)
+            off = node.desk.close(job, need, idle)
+            node.idle[need.model or ""] = idle - need.gpus + off
         for d, amount in enumerate(need.need):
             node.free[d] -= amount
         node.closed = node.closed or need.exclusive
@@ -130,7 +137,7 @@ class Ledger:
         idle = node.idle.get(need.model or "", 0)
         if need.pieces and not node.desk.holds(need.model or "", need.pieces, idle):
             return False
-        return idle >= need.gpus and all(
+        return node.takes(need.model) >= need.gpus and all(
             want <= have for want, have in zip(need.need, node.free, strict=True)
         )
 
@@ -142,7 +149,7 @@ class Ledger:
             if need.pieces:
                 node.desk.give_back(job, need, node.idle)
             if need.gpus:
-                node.idle[need.model or ""] += need.gpus
+                node.idle[need.model or ""] += need.gpus - node.desk.reopen(job, need)
             for d, amount in enumerate(need.need):
                 node.free[d] += amount
             node.closed = any(other.exclusive for _, other in node.taken)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trencadis.models.mig import MigTable
 from trencadis.models.units import Sizes
-from trencadis.solver.pieces import Blank, Cut, Piece, ShareCut
+from trencadis.solver.pieces import Blank, Cut, OffCut, Piece, ShareCut
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,8 @@ class Measure:
         unit = self.sizes.unit
         if isinstance(cut, ShareCut):
             return cut.milli * unit // 1_000
+        if isinstance(cut, OffCut):
+            return 0
         table = self.tables[cut.model]
         used = sum(
             n * (unit * profile.compute_slices // table.compute_slices)
@@ -43,6 +45,8 @@ class Measure:
         """An upper bound on the pieces that the GPU takes, of whatever kinds."""
         if isinstance(cut, ShareCut):
             return cut.slots
+        if isinstance(cut, OffCut):
+            return 0
         return self.tables[cut.model].memory_slices - cut.mask.bit_count()
 
     def most_opened(self, blank: Blank) -> int:

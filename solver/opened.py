@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.patterns.bins import BinType, Slot
-from trencadis.solver.pieces import SHARE, Blank, Cut, ShareCut
+from trencadis.solver.pieces import SHARE, Blank, Cut, ShareCut, closable
 from trencadis.solver.shapes import Need
 from trencadis.solver.slices import Cutter
 
@@ -33,6 +33,9 @@ def can_open(bin_type: BinType, slots: Sequence[Slot], located: Sequence[Need]) 
         return False
     # Bins that are opened by the way have no place in the fabric.
     if bin_type.blanks and any(need.pieces for need in located):
+        return False
+    # GPUs that may be turned into whole ones belong to both.
+    if any(slot.gpus and closable(bin_type.cuts, slot.model) for slot in slots):
         return False
     # A node of an exclusive job leaves nothing of its other GPUs.
     return not any(slot.exclusive for slot in slots)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from trencadis.models import Share
 
 UNLIMITED = -1
 """GPU memory of which the capacity is unknown."""
+NEVER = -1
+"""What it takes to turn MIG off where that can't be done."""
 
 
 class Piece(NamedTuple):
@@ -35,6 +37,8 @@ class MigCut(NamedTuple):
     """(start, profile) of the instances that stand idle; dropped once the layout changes."""
     cost: int
     """GPU-seconds of reconfiguration so far."""
+    off: int = NEVER
+    """GPU-seconds that it takes to turn MIG off; NEVER where it stays on."""
 
 
 class ShareCut(NamedTuple):
@@ -50,8 +54,20 @@ class ShareCut(NamedTuple):
     """How many more shares it takes."""
 
 
-Cut = MigCut | ShareCut
-MIG, SHARE = 0, 1
+class OffCut(NamedTuple):
+    """A GPU that was in MIG mode, and is turned into a whole one for a start."""
+
+    kind: int
+    model: str
+    cost: int
+    """GPU-seconds that it takes."""
+
+
+Cut = MigCut | ShareCut | OffCut
+MIG, SHARE, OFF = 0, 1, 2
+
+WHOLE = Piece("", 0)
+"""All of a GPU in MIG mode: MIG is turned off for it."""
 
 
 class Blank(NamedTuple):
@@ -107,3 +123,15 @@ def most_shares(cut: ShareCut, piece: Piece) -> int:
     if cut.memory != UNLIMITED and piece.memory:
         most = min(most, cut.memory // piece.memory)
     return max(0, most)
+
+
+def closable(cuts: Iterable[Cut], model: str | None) -> int:
+    """How many of them can be turned into whole GPUs of a model."""
+    return sum(isinstance(cut, MigCut) and cut.off != NEVER and cut.model == model for cut in cuts)
+
+
+def closed(cut: Cut) -> Sequence[tuple[int, OffCut]]:
+    """The way to turn a GPU in MIG mode into a whole one: none, or one."""
+    if not isinstance(cut, MigCut) or cut.off == NEVER:
+        return ()
+    return ((0, OffCut(OFF, cut.model, cut.off)),)

@@ -12,7 +12,7 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.columns import located_part
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.opened import is_hand
-from trencadis.solver.patterns.recipes import Recipe, moved, recipe
+from trencadis.solver.patterns.recipes import Recipe, moved, recipe, turned_off
 from trencadis.solver.patterns.whole import Slot
 
 
@@ -39,7 +39,7 @@ class _Filler:
     def __init__(self, problem: Problem, model: Model, solution: Sequence[int]) -> None:
         self.problem, self.columns, self.x = problem, model.columns, solution
         self.path = problem.facts.fabric.path
-        self._pool_idle: dict[str, Counter[str]] = {}
+        self._pool_taken: dict[str, Counter[str]] = {}
         self._recipes: dict[tuple[int, int, int], Recipe] = {}
         self._kind_of: dict[int, dict[int, int]] = {}
         """By class: the kind of each bin, by the id of its state."""
@@ -102,7 +102,7 @@ class _Filler:
         pattern = cls.patterns[p]
         if not cls.part:
             places.reserve[name] = pattern.reserve
-        if any(cls.slots[s].pieces for s, _ in pattern.counts):
+        if turned_off(cls.type, pattern) or any(cls.slots[s].pieces for s, _ in pattern.counts):
             steps = self._recipe(c, p, state)
             if cls.part:
                 position = state.cut_gpus[0] if cls.feed is None else self._opened(state)
@@ -148,9 +148,9 @@ class _Filler:
         for state in states:
             if left <= 0 or not slot.gpus:
                 break
-            idle = self._pool_idle.setdefault(state.name, Counter(cls.type.counts()))
-            number = min(left, idle[slot.model or ""] // slot.gpus)
-            idle[slot.model or ""] -= number * slot.gpus
+            taken = self._pool_taken.setdefault(state.name, Counter())
+            number = min(left, (cls.type.takes(slot.model) - taken[slot.model or ""]) // slot.gpus)
+            taken[slot.model or ""] += number * slot.gpus
             left -= number
             if slot.located < 0:
                 places.free[(cls.family, slot)].extend([state.name] * number)

@@ -40,7 +40,7 @@ from trencadis.solver.score import (
     score,
 )
 from trencadis.solver.search import Solution
-from trencadis.solver.seats import Rank, seats
+from trencadis.solver.seats import Rank, seats, with_gpus
 from trencadis.solver.shapes import Need, Shape
 from trencadis.solver.spread import spread_cost
 
@@ -157,7 +157,8 @@ def seat_all(
         )
         opened = node.desk.opened_needs(len(node.free))
         rank = _ranker(facts, node.state, node.taken)
-        seated = seats(node.state, [*(need for _, need in taken), *opened], rank)
+        state = with_gpus(node.state, node.desk.closed_gpus(node.state.cut_gpus))
+        seated = seats(state, [*(need for _, need in taken), *opened], rank)
         for (job, _), sets in zip(taken, seated.sets, strict=False):
             tasks[job].extend(TaskAllocation(node=name, gpus=gpus) for gpus in sets)
         fresh = [gpu for sets in seated.sets[len(taken) :] for gpus in sets for gpu in gpus or ()]

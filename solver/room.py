@@ -48,7 +48,7 @@ def fits(need: Need, state: NodeState, column: int) -> int:
     if not need.columns >> column & 1 or (need.exclusive and not state.vacant):
         return 0
     idle = state.idle.get(need.model or "", ())
-    most = most_beside(need, len(idle), state.free)
+    most = most_beside(need, state.takes(need.model), state.free)
     if need.pieces and most:
         model = need.model or ""
         whole = len(state.idle.get(model, ()))

@@ -11,7 +11,7 @@ from trencadis.solver.bin_types import bin_fragmentation
 from trencadis.solver.capacity import NodeState, running_model, vector
 from trencadis.solver.fragmentation import reconfiguration
 from trencadis.solver.model.problem import Facts
-from trencadis.solver.pieces import Cut, Piece
+from trencadis.solver.pieces import Cut, Piece, closed
 from trencadis.solver.spread import spread_cost
 from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, wait_stages
 from trencadis.solver.worth import tier_of
@@ -92,11 +92,13 @@ def _after(
         for d, amount in enumerate(vector(placement.job, facts.capacity.resources)):
             free[d] -= amount
         if placement.job.request.gpus:
-            pool = idle[placement.model or ""]
+            pool = idle.get(placement.model or "", [])
+            for gpu in (gpu for gpu in task.gpus or () if gpu in cuts):
+                cuts[gpu] = closed(cuts[gpu])[0][1]
             if task.gpus is None:
                 del pool[: placement.job.request.gpus]
             else:
-                idle[placement.model or ""] = [i for i in pool if i not in task.gpus]
+                pool[:] = [i for i in pool if i not in task.gpus]
         for gpu, start, piece in pieces_of(task):
             cut = cuts.get(gpu)
             if cut is None:

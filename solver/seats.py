@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState
@@ -61,6 +61,15 @@ def seats(state: NodeState, needs: Sequence[Need], rank: Rank | None = None) -> 
     )
 
 
+def with_gpus(state: NodeState, gpus: Mapping[str, tuple[int, ...]]) -> NodeState:
+    """The node with these GPUs idle as well; they are taken first."""
+    if not gpus:
+        return state
+    models = sorted({*state.idle, *gpus})
+    idle = {model: (*gpus.get(model, ()), *state.idle.get(model, ())) for model in models}
+    return replace(state, idle=idle)
+
+
 def _plain(state: NodeState, needs: Sequence[Need]) -> Seats:
     pools = {model: list(indices) for model, indices in state.idle.items()}
     sets: list[tuple[tuple[int, ...] | None, ...]] = []
@@ -72,7 +81,7 @@ def _plain(state: NodeState, needs: Sequence[Need]) -> Seats:
                 tasks.append(())
                 continue
             pool = pools[need.model or ""]
-            tasks.append(None if state.counted else tuple(pool[:each]))
+            tasks.append(None if state.counted else tuple(sorted(pool[:each])))
             del pool[:each]
         sets.append(tuple(tasks))
     return Seats(tuple(sets), {model: tuple(pool) for model, pool in pools.items() if pool})

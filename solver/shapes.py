@@ -50,6 +50,14 @@ class Need:
         return bool(self.gpus or self.pieces)
 
 
+def opened_need(model: str, dims: int) -> Need:
+    """One whole GPU that is made into one of the second stage."""
+    return Need(
+        gpus=1, sets=1, need=(0,) * dims, model=model, columns=0, linked=False, union=False,
+        unlinked_cost=0, tier=-1, exclusive=False, cap=0, owner="",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to place a job: on a model, in a domain of a depth. Jobs of many shapes share it."""

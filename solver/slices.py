@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trencadis.models import MigInstance, Request, Share, Snapshot
-from trencadis.models.units import asks_for_mig, sizes
+from trencadis.models import MigInstance, Request, Share
+from trencadis.models.units import asks_for_mig
 from trencadis.solver.geometry import binding, engines_suffice
 from trencadis.solver.measure import Measure
 from trencadis.solver.pieces import (
     MIG,
+    NEVER,
     SHARE,
+    WHOLE,
     Blank,
     Cut,
     MigCut,
+    OffCut,
     Piece,
     ShareCut,
+    closed,
     most_shares,
     plain_share,
     share_places,
@@ -80,8 +84,10 @@ class Cutter(Measure):
         idle: Sequence[MigInstance],
         *,
         fixed: bool,
+        may_close: bool = False,
     ) -> MigCut | None:
-        """A GPU with these instances; None where the table doesn't allow them."""
+        """A GPU with these instances; None where the table doesn't allow them. `may_close`: whether
+        MIG may be turned off where nobody uses it."""
         mask, counts = 0, (0,) * len(self.tables[model].profiles)
         used = mask, counts
         for number, instance in enumerate((*pinned, *idle), start=1):
@@ -95,7 +101,10 @@ class Cutter(Measure):
                 used = mask, counts
         index = {profile.name: i for i, profile in enumerate(self.tables[model].profiles)}
         places = sorted((instance.start, index[instance.profile]) for instance in idle)
-        return MigCut(MIG, model, fixed, *used, tuple(places), 0)
+        off = NEVER
+        if may_close and not pinned:
+            off = self.mode_seconds + (self.reconfigure_seconds if idle else 0)
+        return MigCut(MIG, model, fixed, *used, tuple(places), 0, off)
 
     def plain_share(self, cut: ShareCut) -> ShareCut:
         """The same without what can't bind: slots and memory beyond what the milli-GPU can hold."""
@@ -136,9 +145,11 @@ class Cutter(Measure):
         key = (cut, piece)
         if key not in self._places:
             found: Sequence[tuple[int, Cut]] = ()
-            if isinstance(cut, MigCut):
+            if piece == WHOLE:
+                found = closed(cut)
+            elif isinstance(cut, MigCut):
                 found = self._mig_places(cut, piece.profile) if piece.profile else ()
-            elif not piece.profile:
+            elif isinstance(cut, ShareCut) and not piece.profile:
                 found = share_places(cut, piece)
             self._places[key] = tuple(found)
         return self._places[key]
@@ -156,7 +167,10 @@ class Cutter(Measure):
                 idle = tuple(entry for entry in cut.idle if entry != (start, index))
                 cost = cut.cost
             found.append(
-                (start, cut._replace(mask=mask, counts=counts, idle=idle, cost=cost))
+                (
+                    start,
+                    cut._replace(mask=mask, counts=counts, idle=idle, cost=cost, off=NEVER),
+                )
             )
         return found
 
@@ -189,11 +203,13 @@ class Cutter(Measure):
         """The most of a piece that fit there."""
         if isinstance(cut, ShareCut):
             return most_shares(cut, piece)
+        if isinstance(cut, OffCut):
+            return 0
         key = (cut, piece)
         found = self._most.get(key)
         if found is None:
             # What stands idle is in nobody's way, unless the layout is fixed.
-            plain = cut if cut.fixed else cut._replace(idle=(), cost=0)
+            plain = cut if cut.fixed else cut._replace(idle=(), cost=0, off=NEVER)
             if plain == cut:
                 ways = self.places(cut, piece)
                 found = max((1 + self.most(after, piece) for _, after in ways), default=0)
@@ -253,7 +269,7 @@ class Cutter(Measure):
     def best_counts(self, cut: Cut, kinds: tuple[Piece, ...]) -> tuple[Counts, ...]:
         """Pieces of each kind that the GPU holds at once: the counts that no other exceeds."""
         if isinstance(cut, MigCut) and not cut.fixed:
-            cut = cut._replace(idle=(), cost=0)
+            cut = cut._replace(idle=(), cost=0, off=NEVER)
         key = (cut, kinds)
         if key not in self._counts:
             self._counts[key] = best(
@@ -268,22 +284,6 @@ class Cutter(Measure):
                 ]
             )
         return self._counts[key]
-
-
-def cutter(snapshot: Snapshot) -> Cutter:
-    """The cutter of a snapshot."""
-    read = sizes(snapshot)
-    mig = snapshot.policy.mig
-    requests = [job.request for job in snapshot.jobs]
-    requests += [entry.request for entry in snapshot.policy.demand_profile]
-    shares = {request.share for request in requests if request.share is not None}
-    return Cutter(
-        read.tables,
-        read,
-        mig.reconfigure_seconds,
-        mig.mode_seconds,
-        tuple(sorted(shares, key=lambda share: (share.gpu_milli, share.memory_mib))),
-    )
 
 
 def steps(

@@ -32,11 +32,11 @@ from trencadis.models.check import check
 from trencadis.models.faults import InvalidInputError
 from trencadis.models.mig import MigTable, find_table
 from trencadis.models.policy import MigPolicy
+from trencadis.solver.cuts import cutter
 from trencadis.solver.pieces import MigCut, Piece
 from trencadis.solver.repack import repack
 from trencadis.solver.round import Options, solve
 from trencadis.solver.segments import maximal_layouts
-from trencadis.solver.slices import cutter
 
 A100 = "A100-SXM4-40GB"
 ONE, TWO, THREE, FOUR, SEVEN = "1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"

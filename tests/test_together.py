@@ -11,8 +11,8 @@ from oracle.parts import is_legal
 
 from trencadis.models import Job, MigGpu, MigInstance, Request, Snapshot, TaskAllocation
 from trencadis.models.mig import MigTable, find_table
+from trencadis.solver.cuts import cutter
 from trencadis.solver.pieces import MigCut
-from trencadis.solver.slices import cutter
 from trencadis.solver.verify.situation import situate
 
 A100 = "A100-SXM4-40GB"

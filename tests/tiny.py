@@ -21,7 +21,7 @@ def ways(snapshot: Snapshot, job: Job) -> int:
     count = 1
     for node in snapshot.nodes:
         here = min(tasks, node.gpu_count // k) if k else tasks
-        choices = 1
+        choices = 1 + (len(node.mig) if node.mig_mode_changes else 0)
         if node.nvlink.kind == "links" and k and here:
             choices = comb(node.gpu_count, k)
         count *= 1 + here * choices

@@ -101,7 +101,8 @@ def _pooled_bins(problem: Problem, program: Program, columns: Columns) -> None:
                 (cls.slots[s], col) for (_, s, domain), col in mine.items()
                 if scope in ((), domain)
             ]
-            for model, idle in cls.type.counts().items():
+            for model in sorted({slot.model for slot, _ in inside if slot.gpus and slot.model}):
+                idle = cls.type.takes(model)
                 program.row(
                     [(col, slot.gpus) for slot, col in inside if slot.model == model],
                     0, idle * bins,

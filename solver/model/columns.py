@@ -279,7 +279,7 @@ def _fill_columns(program: Program, columns: Columns, c: int, cls: BinClass) -> 
     if cls.patterns is None:
         for s, slot in enumerate(cls.slots):
             have = cls.type.counts().get(slot.model or "", 0)
-            each = have // slot.gpus if slot.gpus else 1
+            each = cls.type.takes(slot.model) // slot.gpus if slot.gpus else 1
             if slot.pieces:
                 blank = cls.type.blank(slot.model)
                 each = cls.nodes[0].cutter.most_on(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trencadis.solver.gpus import LinkGraph
-from trencadis.solver.pieces import Blank, Cut, Piece
+from trencadis.solver.pieces import Blank, Cut, Piece, closable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,11 @@ class BinType:
     def blank(self, model: str | None) -> Blank | None:
         """What a whole idle GPU of the model may be made into, if anything."""
         return next((blank for blank in self.blanks if blank.model == model), None)
+
+    def takes(self, model: str | None) -> int:
+        """GPUs of a model that whole-GPU slots may have: idle ones, and those in MIG mode that may
+        be turned into such."""
+        return self.counts().get(model or "", 0) + closable(self.cuts, model)
 
     def counts(self) -> dict[str, int]:
         """Idle GPUs by model."""

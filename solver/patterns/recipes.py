@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from trencadis.solver.patterns.whole import BinType, Pattern, Slot
-from trencadis.solver.pieces import Cut, Piece, Spot
+from trencadis.solver.pieces import WHOLE, Cut, OffCut, Piece, Spot
 from trencadis.solver.slices import Cutter, steps
 
 Recipe = tuple[tuple[str, tuple[Piece, ...], tuple[Spot, ...]], ...]
@@ -18,13 +19,15 @@ _Step = tuple[str, tuple[Piece, ...], Piece]
 def recipe(
     bin_type: BinType, slots: Sequence[Slot], pattern: Pattern, cutter: Cutter
 ) -> Recipe:
-    """Spots for the pattern's pieces that leave the GPUs as the pattern says."""
+    """Spots for the pattern's pieces that leave the GPUs as the pattern says; GPUs on which it
+    turns MIG off come last."""
     bundles = [
         (slots[s].model or "", slots[s].pieces)
         for s, number in pattern.counts
         for _ in range(number)
         if slots[s].pieces
     ]
+    bundles += [(cut.model, (WHOLE,)) for cut in turned_off(bin_type, pattern)]
     # Equal GPUs are interchangeable: one way to each multiset of cuts is enough.
     frontier: dict[tuple[Cut, ...], tuple[tuple[Cut, ...], tuple[Spot, ...]]] = {
         bin_type.cuts: (bin_type.cuts, ())
@@ -42,7 +45,8 @@ def recipe(
                         tuple(sorted(moved)), (moved, (*spots, Spot(position, start)))
                     )
                 opened = sum(cut.model == model for cut in cuts[len(bin_type.cuts) :])
-                if blank is None or len(cuts) >= most or opened >= idle.get(model, 0):
+                full = len(cuts) >= most or opened >= idle.get(model, 0)
+                if piece == WHOLE or blank is None or full:
                     continue
                 empty = cutter.opened(blank, piece)
                 for start, after in cutter.places(empty, piece) if empty is not None else ():
@@ -58,6 +62,12 @@ def recipe(
         found.append((model, pieces, spots[first : first + len(pieces)]))
         first += len(pieces)
     return tuple(found)
+
+
+def turned_off(bin_type: BinType, pattern: Pattern) -> list[OffCut]:
+    """The GPUs on which the pattern turns MIG off."""
+    new = Counter(pattern.cuts) - Counter(bin_type.cuts)
+    return [cut for cut in new.elements() if isinstance(cut, OffCut)]
 
 
 def moved(steps: Recipe, position: int) -> Recipe:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from trencadis.solver.gpus import LinkGraph, split, subsets
 from trencadis.solver.patterns.bins import BinType, Slot, State, TooManyPatternsError
-from trencadis.solver.pieces import Piece
+from trencadis.solver.pieces import Cut, Piece, closed
 from trencadis.solver.slices import Cutter, steps
 
 Filling = tuple[
@@ -144,10 +144,12 @@ def _gpu_choices(
     table = dict(state.whole)
     have = table.get(slot.model or "", 0)
     if bin_type.graph is None:
-        if have >= slot.gpus:
-            table[slot.model or ""] = have - slot.gpus
-            left = state._replace(whole=tuple(table.items()))
-            yield left, _pay(costs, slot.tier, slot.cost)
+        paid = _pay(costs, slot.tier, slot.cost)
+        for off, cuts in _closings(state.cuts, slot.model, slot.gpus):
+            if have >= slot.gpus - off:
+                if have:
+                    table[slot.model or ""] = have - slot.gpus + off
+                yield State(tuple(table.items()), cuts), paid
         return
     seen: set[tuple[int, int]] = set()
     for mask, broken in graph_choices(bin_type.graph, slot, have):
@@ -157,6 +159,23 @@ def _gpu_choices(
             table[slot.model or ""] = canonical
             left = state._replace(whole=tuple(table.items()))
             yield left, _pay(costs, slot.tier, slot.cost * broken)
+
+
+def _closings(
+    cuts: tuple[Cut, ...], model: str | None, most: int
+) -> Iterator[tuple[int, tuple[Cut, ...]]]:
+    """Ways to turn MIG off on up to so many GPUs of a model: (how many, the cuts after)."""
+    frontier = {cuts}
+    for number in range(most + 1):
+        for here in frontier:
+            yield number, here
+        frontier = {
+            tuple(sorted((*here[:i], after, *here[i + 1 :])))
+            for here in frontier
+            for i, cut in enumerate(here)
+            if cut.model == model
+            for _, after in closed(cut)
+        }
 
 
 def graph_choices(graph: LinkGraph, slot: Slot, have: int) -> Iterator[tuple[int, int]]:

@@ -241,7 +241,10 @@ class Trial:
         """Idle GPUs in all, where that limits who may stay."""
 
     def _idle(self) -> int:
-        return sum(sum(node.idle.values()) for node in self.ledger.nodes.values())
+        return sum(
+            sum(node.idle.values()) + node.state.takes_count - node.state.idle_count
+            for node in self.ledger.nodes.values()
+        )
 
     def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
         """Whether its betters find places with the victim back on its nodes."""

@@ -10,6 +10,7 @@ from trencadis.models import Node, TaskAllocation
 from trencadis.models.plan import Preempt, Resize
 from trencadis.solver.capacity import NodeState, running_model, vector
 from trencadis.solver.model.problem import Facts
+from trencadis.solver.pieces import closable
 from trencadis.solver.preempt.choose import delayed
 from trencadis.solver.preempt.tally import Exchange
 from trencadis.solver.preempt.victims import Victim
@@ -120,6 +121,10 @@ class _Before:
     def __init__(self, read: Facts, state: NodeState | None) -> None:
         self.read, self.state = read, state
         self.idle = {} if state is None else {m: list(gpus) for m, gpus in state.idle.items()}
+        if state is not None:
+            for cut, gpu in zip(state.cuts, state.cut_gpus, strict=True):
+                if closable((cut,), cut.model):
+                    self.idle.setdefault(cut.model, []).append(gpu)
         self.free = [] if state is None else list(state.free)
 
     def take(self, placement: Placement, task: TaskAllocation) -> bool:

@@ -16,6 +16,7 @@ from trencadis.solver.verify.admission import (
 )
 from trencadis.solver.verify.fabric import domain
 from trencadis.solver.verify.linked import Links
+from trencadis.solver.verify.second import Second
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.supply import NodeState
 
@@ -97,6 +98,10 @@ class Board:
             | {gpu.model for state in states for gpu in state.second.gpus.values()}
         )
         self.gpus = {m: column([state.gpus.get(m, 0) for state in states]) for m in models}
+        self.off = {model: self.nothing.copy() for model in models}
+        """GPUs in MIG mode that may be turned into whole ones, by model."""
+        for row in range(size):
+            self._count_off(row)
         self.cpu_milli = column([state.cpu_milli for state in states])
         self.memory_mib = column([state.memory_mib for state in states])
         names = sorted({name for state in states for name in state.resources})
@@ -126,6 +131,20 @@ class Board:
         self._mark_classes = list(classes)
         self._labelled: dict[str, dict[str, list[int]]] = {}
 
+    def _count_off(self, row: int) -> None:
+        offs = [gpu.model for gpu in self.seconds[row].offs().values()]
+        for model, numbers in self.off.items():
+            numbers[row] = offs.count(model)
+
+    def takes(self, model: str) -> Ints:
+        """GPUs of a model that whole-GPU tasks may have."""
+        return self.gpus[model] + self.off[model]
+
+    def set_second(self, row: int, second: Second) -> None:
+        """Change the GPUs in parts; rows of single nodes only."""
+        self.seconds[row] = second
+        self._count_off(row)
+
     def admitted(self, wish: Wish, model: str | None, gpus: int) -> Ints:
         """Rows of nodes that the job may use and that have as many idle GPUs of the model."""
         key = (wish, model, gpus)
@@ -136,7 +155,7 @@ class Board:
                 self._may[wish] = self._admit(wish)
             known = self._may[wish]
             if model is not None:
-                known = known[self.gpus[model][known] >= gpus]
+                known = known[self.takes(model)[known] >= gpus]
             self._admitted[key] = known
         return known
 
@@ -190,7 +209,7 @@ class Board:
             column[row] = state.resources.get(name, 0)
         self.occupied[row] = state.occupied
         self.closed[row] = state.exclusive
-        self.seconds[row] = state.second
+        self.set_second(row, state.second)
 
     def set_idle(self, row: int, model: str, idle: frozenset[int]) -> None:
         """Change which GPUs are idle; rows of single nodes only."""

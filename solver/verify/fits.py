@@ -178,7 +178,7 @@ def capacity(
             tasks[place] = min(int(tasks[place]), held)
     elif model is not None:
         linked = shape.nvlink and ask.gpus >= 2
-        most = board.gpus[model][rows] // ask.gpus
+        most = board.takes(model)[rows] // ask.gpus
         if linked:
             most[~board.nvswitch[rows]] = 0
             for i in np.flatnonzero(board.has_links[rows]):

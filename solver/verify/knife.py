@@ -176,7 +176,11 @@ class Knife:
             if isinstance(here, Mig):
                 cost = 0 if instances <= here.idle else self.policy.reconfigure_seconds
                 gpus[gpu] = replace(
-                    here, used=here.used | instances, idle=here.idle - instances, cost=cost
+                    here,
+                    used=here.used | instances,
+                    idle=here.idle - instances,
+                    cost=cost,
+                    off=None,
                 )
             elif here is None and gpu in models:
                 cost = self.policy.reconfigure_seconds + self.policy.mode_seconds

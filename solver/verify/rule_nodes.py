@@ -29,7 +29,7 @@ def gpus(facts: Facts, _: Plan) -> Iterable[Violation]:
     """GPUs are idle, and given once."""
     for name, tasks in facts.by_node.items():
         state = facts.situation.states[name]
-        left, idle = dict(state.gpus), set(state.idle)
+        left, idle = dict(state.gpus), set(state.idle) | state.second.offs().keys()
         for entry, task in tasks:
             if state.counted:
                 allowed = (entry.model,) if entry.model else entry.job.gpu_models
@@ -42,7 +42,8 @@ def gpus(facts: Facts, _: Plan) -> Iterable[Violation]:
                 continue
             for gpu in task.gpus or () if entry.ask.whole else ():
                 if gpu not in idle:
-                    why = "it is given twice" if gpu in state.idle else _why(state, gpu)
+                    given = gpu in state.idle or gpu in state.second.offs()
+                    why = "it is given twice" if given else _why(state, gpu)
                     yield Violation("gpus", f"job {entry.job.name}, GPU {gpu} of {name}: {why}")
                 idle.discard(gpu)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trencadis.models import MigInstance, Plan
 from trencadis.models.plan import Reconfigure
@@ -106,8 +106,36 @@ def layouts(facts: Facts, plan: Plan) -> Iterable[Violation]:
             yield Violation("layouts", f"GPU {gpu} of {name} must change and does not")
         else:
             yield from _change(facts, found, before, set(new))
+    for name, gpu, off in _whole(facts):
+        found = changes.pop((name, gpu), None)
+        if found is None:
+            yield Violation("layouts", f"GPU {gpu} of {name} is in MIG mode, and stays so")
+        else:
+            yield from _off(facts, found, off)
     for name, gpu in changes:
         yield Violation("layouts", f"GPU {gpu} of {name} changes for nobody")
+
+
+def _whole(facts: Facts) -> Iterator[tuple[str, int, Mig]]:
+    """GPUs in MIG mode that starts get as whole ones; those that may not be are told elsewhere."""
+    for name, tasks in facts.by_node.items():
+        offs = facts.situation.states[name].second.offs()
+        for gpu in {g for entry, task in tasks if entry.ask.gpus for g in task.gpus or ()}:
+            if gpu in offs:
+                yield name, gpu, offs[gpu]
+
+
+def _off(facts: Facts, change: Reconfigure, before: Mig) -> Iterable[Violation]:
+    where = f"GPU {change.gpu} of {change.node}"
+    table = facts.situation.knife.tables[before.model]
+    if names(change.before) != before.idle or not _sorted(change.before):
+        yield Violation("layouts", f"{where} has not the layout that the plan starts from")
+    if change.turn_on or not change.turn_off or change.after:
+        yield Violation("layouts", f"{where}: MIG must be turned off, and nothing stays")
+    if change.reset != (table.mode_change == "reset"):
+        yield Violation("layouts", f"{where}: reset is wrong")
+    if change.idle_gpu_seconds != before.off:
+        yield Violation("layouts", f"{where}: turning MIG off costs {before.off} GPU-s")
 
 
 def _change(
@@ -131,7 +159,7 @@ def _change(
         if legal(table, after | {instance}):
             yield Violation("layouts", f"{where}: {_text({instance})} need not be destroyed")
     turned_on = not isinstance(before, Mig)
-    if change.turn_on != turned_on or change.reset != (
+    if change.turn_off or change.turn_on != turned_on or change.reset != (
         turned_on and table.mode_change == "reset"
     ):
         yield Violation("layouts", f"{where}: turn_on or reset is wrong")

@@ -188,7 +188,9 @@ class _Kept:
         for name, state in self.states.items():
             if state.exclusive and name in self.board.row_of:
                 self.board.put(self.board.row_of[name], state)
-        self.idle = sum(sum(state.gpus.values()) for state in self.states.values())
+        self.idle = sum(
+            sum(state.gpus.values()) + len(state.second.offs()) for state in self.states.values()
+        )
         self.whole = all(entry.ask.whole for entry in self.placed.values())
 
     def could_stay(self, entry: Placed) -> bool:

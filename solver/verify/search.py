@@ -100,9 +100,19 @@ class Search:
                     tasks.append(TaskAllocation(node=name, gpus=tuple(sorted(gpus))))
             else:
                 # Which GPUs makes no difference where all are linked or none is.
-                board.gpus[model][row] -= shape.ask.gpus * count
+                self._whole(model, row, shape.ask.gpus * count)
                 tasks += [TaskAllocation(node=name)] * count
         return Found(model, tuple(tasks), tuple(row for row, _ in counts))
+
+    def _whole(self, model: str, row: int, number: int) -> None:
+        """Takes whole GPUs of a node: idle ones, then such on which MIG may be turned off."""
+        board = self.board
+        idle = min(number, int(board.gpus[model][row]))
+        board.gpus[model][row] -= idle
+        if idle < number:
+            second = board.seconds[row]
+            offs = [index for index, gpu in second.offs().items() if gpu.model == model]
+            board.set_second(row, second.turned_off(offs[: number - idle]))
 
     def _cut(
         self, shape: Shape, model: str, row: int, count: int
@@ -117,7 +127,8 @@ class Search:
         found = seat.tasks(state.node.name, shape.ask, model, count)
         if found is None:
             return None
-        tasks, board.seconds[row] = found
+        tasks, after = found
+        board.set_second(row, after)
         opened = board.seconds[row].gpus.keys() - second.gpus.keys()
         if board.has_links[row]:
             board.set_idle(row, model, idle - opened)
@@ -240,4 +251,4 @@ def _restore(board: Board, row: int, values: tuple[object, ...]) -> None:
     for column, number in zip(_columns(board), numbers, strict=True):
         column[row] = number
     board.occupied[row], board.closed[row] = occupied, closed
-    board.seconds[row] = second
+    board.set_second(row, second)

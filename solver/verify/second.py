@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trencadis.models import Job, MigInstance, Node, Snapshot, TaskAllocation
 from trencadis.models.mig import MigTable
@@ -26,6 +26,8 @@ class Mig:
     fixed: bool
     cost: int = 0
     """What its new layout costs, GPU-seconds."""
+    off: int | None = None
+    """What it costs to turn MIG off, where that is allowed and nobody uses the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Second:
     """Shares that an idle GPU takes."""
     memory: tuple[tuple[str, int | None], ...] = ()
     """MiB of a GPU by model, where these may be shared."""
+    spent: int = 0
+    """What it costs that MIG was turned off on GPUs which are whole now."""
     _known: list[tuple[object, ...]] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -62,7 +66,7 @@ class Second:
 
     def _key(self) -> tuple[object, ...]:
         gpus = [
-            (gpu.model, "mig", tuple(sorted(gpu.used)), tuple(sorted(gpu.idle)), gpu.fixed)
+            (gpu.model, "mig", tuple(sorted(gpu.used)), tuple(sorted(gpu.idle)), gpu.fixed, gpu.off)
             if isinstance(gpu, Mig)
             else (gpu.model, "shared", gpu.milli, gpu.memory or -1, gpu.memory is None, gpu.slots)
             for gpu in self.gpus.values()
@@ -73,8 +77,27 @@ class Second:
 
     @property
     def cost(self) -> int:
-        """What new layouts cost."""
-        return sum(gpu.cost for gpu in self.gpus.values() if isinstance(gpu, Mig))
+        """What new layouts cost, and MIG turned off."""
+        return self.spent + sum(gpu.cost for gpu in self.gpus.values() if isinstance(gpu, Mig))
+
+    def offs(self) -> dict[int, Mig]:
+        """GPUs on which MIG may be turned off, the cheapest first."""
+        found = {
+            index: gpu
+            for index, gpu in self.gpus.items()
+            if isinstance(gpu, Mig) and gpu.off is not None
+        }
+        return dict(sorted(found.items(), key=lambda item: (item[1].off or 0, item[0])))
+
+    def turned_off(self, gpus: Iterable[int]) -> Second:
+        """The same with MIG turned off on these GPUs, which are taken as whole ones."""
+        offs = self.offs()
+        gone = [index for index in gpus if index in offs]
+        if not gone:
+            return self
+        left = {index: gpu for index, gpu in self.gpus.items() if index not in gone}
+        spent = self.spent + sum(offs[index].off or 0 for index in gone)
+        return replace(self, gpus=left, spent=spent)
 
 
 def second_of(
@@ -93,16 +116,22 @@ def second_of(
     gpus.update(_shared(node, models, tenants))
     gpus.update(_mig(snapshot, tables, node, models, tenants))
     vague = any(job is None or (job.request.share and not task.gpus) for job, task in tenants)
-    policy = snapshot.policy.mig
-    allowed = policy.mode == "free" or (policy.mode == "per_node" and node.mig_mode_changes)
-    turn_on: set[str] = set()
-    if allowed and node.precision == "mig" and not _fixed(snapshot, node):
-        for model in {group.model for group in node.gpus} & tables.keys():
-            if tables[model].mode_change == "live" or not tenants:
-                turn_on.add(model)
+    changeable = _changeable(snapshot, tables, node, vacant=not tenants)
     slots = node.max_jobs_per_gpu if node.shareable and not vague else 0
     memory = tuple((m, _memory(node, m)) for m in sorted({g.model for g in node.gpus}) if slots)
-    return Second(gpus, frozenset(turn_on), slots, memory)
+    return Second(gpus, changeable, slots, memory)
+
+
+def _changeable(
+    snapshot: Snapshot, tables: Mapping[str, MigTable], node: Node, *, vacant: bool
+) -> frozenset[str]:
+    """Models of which idle GPUs may be put in MIG mode, and out of it."""
+    policy = snapshot.policy.mig
+    allowed = policy.mode == "free" or (policy.mode == "per_node" and node.mig_mode_changes)
+    if not allowed or node.precision != "mig" or _fixed(snapshot, node):
+        return frozenset()
+    here = {group.model for group in node.gpus} & tables.keys()
+    return frozenset(m for m in here if vacant or tables[m].mode_change == "live")
 
 
 def _fixed(snapshot: Snapshot, node: Node) -> bool:
@@ -136,6 +165,8 @@ def _mig(
             return {}
         for gpu, instance in zip(task.gpus or (), task.mig, strict=True):
             used.setdefault(gpu, []).append((instance.profile, instance.start))
+    changeable = _changeable(snapshot, tables, node, vacant=not tenants)
+    rates = snapshot.policy.mig
     found: dict[int, Mig] = {}
     for entry in node.mig:
         model = models.get(entry.gpu)
@@ -146,7 +177,13 @@ def _mig(
         idle = listed - set(mine)
         if legal(tables[model], [*mine, *idle]):
             found[entry.gpu] = Mig(
-                model, frozenset(mine), frozenset(idle), _fixed(snapshot, node)
+                model,
+                frozenset(mine),
+                frozenset(idle),
+                _fixed(snapshot, node),
+                off=rates.mode_seconds + (rates.reconfigure_seconds if idle else 0)
+                if model in changeable and not mine and node.nvlink.kind != "links"
+                else None,
             )
     return found
 

@@ -181,6 +181,9 @@ def with_tasks(
 ) -> NodeState:
     """The node after these starts; a task is (job, request, GPU model if known, places)."""
     parts = [task for _, ask, _, task in tasks if not ask.whole]
+    second = state.second.turned_off(
+        gpu for _, ask, _, task in tasks if ask.gpus for gpu in task.gpus or ()
+    )
     idle, gpus = set(state.idle), dict(state.gpus)
     cpu, memory, resources = state.cpu_milli, state.memory_mib, dict(state.resources)
     exclusive = state.exclusive
@@ -206,5 +209,5 @@ def with_tasks(
         resources={name: max(0, left) for name, left in resources.items()},
         occupied=True,
         exclusive=exclusive,
-        second=knife.taken(state.second, parts, state.models) if parts else state.second,
+        second=knife.taken(second, parts, state.models) if parts else second,
     )

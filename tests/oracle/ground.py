@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from oracle.facts import Facts, uses_gpus
-from oracle.parts import Part, can_share, is_whole, may_turn_on, parts_after, parts_of
+from oracle.parts import Part, can_share, closed, is_whole, may_turn_on, parts_after, parts_of
 from trencadis.models import Job, Node, Request, TaskAllocation
 
 
@@ -176,6 +176,8 @@ def occupy(facts: Facts, ground: Ground, job: Job, placed: Placed) -> Ground:
         idle, parts = dict(state.idle), state.parts
         if placed.model is not None and not is_whole(job.request):
             parts = parts_after(facts, node, parts, mine, placed.model)
+        elif placed.model is not None:
+            parts = closed(parts, {index for task in mine for index in task.gpus or ()})
         if placed.model is not None:
             chips = idle.get(placed.model, ())
             if state.counted:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations, product
 from typing import NamedTuple
 
 from oracle.facts import Facts, has_mig
@@ -28,6 +28,10 @@ class Part(NamedTuple):
     milli: int = 0
     memory: int | None = None
     slots: int = 0
+    off: int | None = None
+    """GPU-seconds to turn MIG off; None where it stays on."""
+    whole: bool = False
+    """MIG is turned off: a start has the whole GPU."""
 
 
 def is_whole(request: Request) -> bool:
@@ -100,6 +104,11 @@ def parts_of(
             ]
             listed = [(instance.start, instance.profile) for instance in entry.instances]
             idle = [instance for instance in listed if instance not in used]
+            off = None
+            linked = node.nvlink.kind == "links"
+            if not used and not linked and may_turn_on(facts, node, model, here):
+                mig = facts.policy.mig
+                off = mig.mode_seconds + (mig.reconfigure_seconds if idle else 0)
             if is_legal(facts.tables[model], used + idle):
                 parts.append(
                     Part(
@@ -109,6 +118,7 @@ def parts_of(
                         used=tuple(sorted(used)),
                         idle=tuple(sorted(idle)),
                         fixed=is_fixed(facts, node),
+                        off=off,
                     )
                 )
     in_mig = {entry.gpu for entry in node.mig}
@@ -164,7 +174,9 @@ def profiles(facts: Facts, request: Request, model: str) -> tuple[str, ...] | No
 
 def with_instance(facts: Facts, part: Part, new: Instance) -> Part | None:
     """The GPU with one more instance in use; None where that can't be."""
-    if part.shared or not is_legal(facts.tables[part.model], (*part.used, new)):
+    if part.shared or part.whole:
+        return None
+    if not is_legal(facts.tables[part.model], (*part.used, new)):
         return None
     if part.fixed and new not in part.idle:
         return None
@@ -172,7 +184,29 @@ def with_instance(facts: Facts, part: Part, new: Instance) -> Part | None:
     if new not in part.idle:
         cost = max(cost, facts.policy.mig.reconfigure_seconds)
     idle = tuple(instance for instance in part.idle if instance != new)
-    return part._replace(used=tuple(sorted((*part.used, new))), idle=idle, cost=cost)
+    used = tuple(sorted((*part.used, new)))
+    return part._replace(used=used, idle=idle, cost=cost, off=None)
+
+
+def closed_choices(parts: Sequence[Part], model: str, number: int) -> Iterator[tuple[int, ...]]:
+    """Ways to turn MIG off on so many GPUs of a model; equal GPUs are interchangeable."""
+    seen: set[tuple[Part, ...]] = set()
+    open_ = [part for part in parts if part.off is not None and part.model == model]
+    for some in combinations(open_, number):
+        look = tuple(sorted(part._replace(gpu=0) for part in some))
+        if look not in seen:
+            seen.add(look)
+            yield tuple(part.gpu for part in some)
+
+
+def closed(parts: tuple[Part, ...], gpus: Collection[int]) -> tuple[Part, ...]:
+    """The parts once whole-GPU tasks have these GPUs."""
+    return tuple(
+        part._replace(whole=True, cost=part.off or 0, idle=(), off=None)
+        if part.gpu in gpus
+        else part
+        for part in parts
+    )
 
 
 def with_share(part: Part, milli: int, memory: int) -> Part | None:
@@ -293,6 +327,8 @@ def parts_after(
 
 
 def idle_units(facts: Facts, part: Part) -> int:
+    if part.whole:
+        return 0
     if part.shared:
         return part.milli * facts.U // 1_000
     return max(0, facts.U - sum(size(facts, part.model, name) for _, name in part.used))
@@ -325,7 +361,7 @@ def usable(facts: Facts, part: Part, request: Request) -> int:
     if request.share is not None:
         one = with_share(part, request.share.gpu_milli, request.share.memory_mib)
         return 0 if one is None else idle_units(facts, part)
-    if part.shared or not has_mig(request):
+    if part.shared or part.whole or not has_mig(request):
         return 0
     found = profiles(facts, request, part.model)
     if found is None:

@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 from oracle.facts import Facts, instant, uses_gpus
 from oracle.ground import Ground, NodeState, Placed, empty_ground, is_linked, needs
-from oracle.parts import Stage, is_whole, ways
+from oracle.parts import Stage, closed_choices, is_whole, ways
 from trencadis.models import Job, Missing, Node, TaskAllocation
 from trencadis.models.spares import EFFECT
 
@@ -68,7 +68,8 @@ def most_tasks(job: Job, model: str | None, state: NodeState) -> int:
         if count > 0:
             most = min(most, free.get(name, 0) // count)
     if model is not None and is_whole(job.request):
-        most = min(most, len(state.idle_of(model)) // job.request.gpus)
+        offs = sum(part.off is not None and part.model == model for part in state.parts)
+        most = min(most, (len(state.idle_of(model)) + offs) // job.request.gpus)
     return most
 
 
@@ -161,11 +162,17 @@ def gpu_choices(
     if state.counted or node.nvlink.kind != "links":
         if must_link and not is_linked(node, state.counted, None):
             return
-        chips = state.idle_of(model)
-        sets = [chips[i * k : (i + 1) * k] for i in range(tasks)]
-        yield tuple(
-            TaskAllocation(node=node.name, gpus=None if state.counted else one) for one in sets
-        )
+        for number in range(k * tasks + 1):
+            idle = state.idle_of(model)[: k * tasks - number]
+            if len(idle) + number < k * tasks:
+                continue
+            for off in closed_choices(state.parts, model, number):
+                chips = (*off, *idle)
+                sets = [tuple(sorted(chips[i * k : (i + 1) * k])) for i in range(tasks)]
+                yield tuple(
+                    TaskAllocation(node=node.name, gpus=None if state.counted else one)
+                    for one in sets
+                )
         return
     for some in _disjoint(state.idle_of(model), k, tasks):
         if not must_link or all(is_linked(node, False, one) for one in some):
