@@ -246,6 +246,29 @@ def test_what_is_being_made_is_waited_for(
     assert any("being made" in detail for (detail,) in rows)
 
 
+def test_mig_is_turned_off_for_a_job_with_whole_gpus(
+    world: World, kubeconfig: Path, tmp_path: Path
+) -> None:
+    for name in ("n1", "n2"):
+        record = world.node(name)
+        record["metadata"]["labels"][CONFIG] = "all-3g"
+        offers = {**record["status"]["allocatable"], "nvidia.com/gpu": "0"}
+        record["status"]["allocatable"] = {**offers, "nvidia.com/mig-3g.40gb": "4"}
+        record["status"]["capacity"] = record["status"]["allocatable"]
+        world.touch(record)
+    put(world, job("whole", asks={"nvidia.com/gpu": "2"}))
+    world.lasts = {"whole": 99}
+    live = context(world, kubeconfig, tmp_path / "state", text=MIG_TEXT)
+    running = loop(live, solve=plan)
+    assert running.round()
+    (changed,) = [name for name in ("n1", "n2") if OURS in marks(world, name)]
+    assert labels(world, changed)[CONFIG] == "all-disabled"
+    rounds(world, running, 6)
+    assert "unschedulable" not in world.node(changed)["spec"]
+    (pod,) = world.pods("whole")
+    assert pod["spec"]["nodeName"] == changed
+
+
 def test_what_failed_is_not_tried_again(world: World, kubeconfig: Path, tmp_path: Path) -> None:
     put(world, wishing("w", _3g_40gb=2))
     live = context(world, kubeconfig, tmp_path / "state", text=MIG_TEXT)

@@ -89,7 +89,9 @@ def _actions(plan: Plan) -> dict[Key, dict[str, Any]]:
         found["reserve", reserve.job] = _one(words.places(reserve.allocation), reserve)
     for change in plan.reconfigures:
         layout = " ".join(f"{entry.profile}@{entry.start}" for entry in change.after)
-        found["reconfigure", f"{change.node} GPU {change.gpu}"] = _one(layout or "empty", change)
+        found["reconfigure", f"{change.node} GPU {change.gpu}"] = _one(
+            "MIG off" if change.turn_off else layout or "empty", change
+        )
     return found
 
 

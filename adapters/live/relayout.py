@@ -112,8 +112,12 @@ def avoid(context: Context, plan: Plan, change: Change) -> None:
     if not change.elsewhere:
         return
     until = context.clock() + timedelta(seconds=context.config.retry_after_seconds)
+    off = {c.gpu for c in plan.reconfigures if c.node == change.node and c.turn_off}
     for start in plan.starts:
-        if any(task.node == change.node and task.mig for task in start.allocation):
+        if any(
+            task.node == change.node and (task.mig or off.intersection(task.gpus or ()))
+            for task in start.allocation
+        ):
             context.store.refuse(start.job, (change.node,), until)
 
 

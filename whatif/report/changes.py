@@ -82,7 +82,7 @@ def _layouts(plan: Plan) -> Group:
         (
             f"{change.node} GPU {change.gpu}",
             " ".join(i.profile for i in change.before) or "none",
-            " ".join(i.profile for i in change.after) or "none",
+            "MIG off" if change.turn_off else " ".join(i.profile for i in change.after) or "none",
         )
         for change in plan.reconfigures
     ]

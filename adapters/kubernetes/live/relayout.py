@@ -129,7 +129,8 @@ class NodeLayouts:
             before = tuple(sorted(i.profile for i in entry.before))
             if (wanted[entry.gpu] or ()) != before:
                 raise RefusedError("its MIG layout has changed since")
-            wanted[entry.gpu] = tuple(sorted(i.profile for i in entry.after))
+            after = tuple(sorted(i.profile for i in entry.after))
+            wanted[entry.gpu] = None if entry.turn_off else after
         able = self._able(there, self.configs()[0])
         name = choose(able, there, tuple(wanted), slices, gpus)
         if name is None:
