@@ -7,7 +7,7 @@ import random
 import socket
 
 LOWEST, ABOVE = 10_000, 32_768
-"""Linux gives connections ports from 32,768 up: one of those may be gone before a daemon takes it."""
+"""Linux gives connections ports from 32,768 up: such a one may be gone before a daemon takes it."""
 
 
 def free_ports(number: int) -> list[int]:
