@@ -1,6 +1,6 @@
 """What a cluster, a job, a queue, a policy and a plan are. No solver."""
 
-from trencadis.models.apply import PlanMismatchError, apply
+from trencadis.models.apply import apply
 from trencadis.models.base import SCHEMA_VERSION
 from trencadis.models.broken import Missing
 from trencadis.models.cluster import (
@@ -30,6 +30,7 @@ from trencadis.models.jobs import (
     Toleration,
     Topology,
 )
+from trencadis.models.layouts import PlanMismatchError
 from trencadis.models.load import load_mig_tables, load_plan, load_policy, load_snapshot
 from trencadis.models.plan import (
     Metrics,

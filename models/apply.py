@@ -6,16 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trencadis.models.broken import Breakage, breakage, standing, useful_holds
-from trencadis.models.cluster import MigGpu, Node
-from trencadis.models.instances import Held, held_instances
+from trencadis.models.instances import held_instances
 from trencadis.models.jobs import Hold, Job
-from trencadis.models.plan import Move, Plan, Preempt, Reconfigure, Repair, Resize
+from trencadis.models.layouts import PlanMismatchError, with_layouts, with_left
+from trencadis.models.plan import Move, Plan, Preempt, Repair, Resize
 from trencadis.models.policy import BudgetUse
 from trencadis.models.snapshot import Snapshot
-
-
-class PlanMismatchError(ValueError):
-    """The plan was made for another snapshot, or names what this one does not have."""
 
 
 def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -32,7 +28,8 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     starts = {start.job: start for start in plan.starts}
     stops = {preempt.job: preempt for preempt in plan.preempts}
     sizes = {resize.job: resize for resize in plan.resizes}
-    moves = {move.job: move for move in plan.moves}
+    # A service may move in several steps: where it is in the end is what counts.
+    moves = {move.job: move for move in sorted(plan.moves, key=lambda move: move.step)}
     repairs = {repair.job: repair for repair in plan.repairs}
     _check_states(snapshot, plan)
     broken = breakage(snapshot) if repairs else {}
@@ -67,8 +64,10 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
             f"{unknown}"
         )
     nodes = snapshot.nodes
+    if plan.moves:
+        nodes = with_left(nodes, snapshot, plan.moves)
     if plan.reconfigures:
-        nodes = _with_layouts(nodes, plan.reconfigures, held_instances(snapshot))
+        nodes = with_layouts(nodes, plan.reconfigures, held_instances(snapshot))
     return snapshot.model_copy(
         update={
             "nodes": nodes,
@@ -121,6 +120,9 @@ def _repaired(job: Job, repair: Repair, broken: Breakage) -> Job:
 def _moved(job: Job, move: Move, plan: Plan) -> Job:
     """The job elsewhere: saved as it left, or begun anew where it saves nothing."""
     update: dict[str, object] = {"allocation": move.to}
+    if job.min_replicas:
+        # A service goes on: only some of its replicas restart.
+        return job.model_copy(update=update)
     if job.checkpoint is None:
         update["start"] = plan.now
     else:
@@ -156,45 +158,3 @@ def _used(snapshot: Snapshot, plan: Plan) -> BudgetUse:
             + sum(move.idle_gpu_seconds for move in plan.moves),
         }
     )
-
-
-def _with_layouts(
-    nodes: tuple[Node, ...], changes: tuple[Reconfigure, ...], held: Held
-) -> tuple[Node, ...]:
-    """The nodes with new MIG layouts."""
-    wanted: dict[str, dict[int, Reconfigure]] = {}
-    for change in changes:
-        wanted.setdefault(change.node, {})[change.gpu] = change
-    changed = []
-    for node in nodes:
-        here = wanted.pop(node.name, None)
-        if here is None:
-            changed.append(node)
-            continue
-        mig: list[MigGpu] = []
-        for entry in node.mig:
-            change_ = here.pop(entry.gpu, None)
-            if change_ is None:
-                mig.append(entry)
-                continue
-            present = {*entry.instances, *held.get((node.name, entry.gpu), ())}
-            if set(change_.before) != present or change_.turn_on:
-                raise PlanMismatchError(
-                    f"the plan changes GPU {entry.gpu} of node {node.name} from another MIG layout"
-                )
-            if not change_.turn_off:
-                mig.append(MigGpu(gpu=entry.gpu, instances=change_.after))
-            elif change_.after:
-                raise PlanMismatchError(
-                    f"the plan turns MIG off on GPU {entry.gpu} of node {node.name}, and keeps "
-                    "instances there"
-                )
-        for gpu, change_ in here.items():
-            if not change_.turn_on:
-                raise PlanMismatchError(f"GPU {gpu} of node {node.name} is not in MIG mode")
-            mig.append(MigGpu(gpu=gpu, instances=change_.after))
-        mig.sort(key=lambda entry: entry.gpu)
-        changed.append(node.model_copy(update={"mig": tuple(mig)}))
-    if wanted:
-        raise PlanMismatchError(f"the plan changes unknown nodes: {', '.join(sorted(wanted)[:5])}")
-    return tuple(changed)

@@ -110,9 +110,11 @@ class Move(Record):
     step: int
     """Moves are carried out in ascending order; those of one step may go at once."""
     to: tuple[TaskAllocation, ...]
-    """All its tasks, those that stay where they are as well."""
+    """All its tasks, those that stay where they are as well. A service moves some of its tasks at a
+    time, in several steps."""
     idle_gpu_seconds: int = 0
-    """What it costs: work since the last checkpoint, the grace and the restart, times its GPUs."""
+    """What it costs: work since the last checkpoint, the grace and the restart, times its GPUs, or
+    the parts of GPUs that it has."""
     fragmentation_before: int = 0
     """F of the cluster when its turn comes, GPU-seconds over the horizon."""
     fragmentation_after: int = 0
@@ -127,7 +129,8 @@ class Reconfigure(Record):
     node: Name
     gpu: GpuIndex
     step: int
-    """Carried out in ascending order, before the starts. GPUs to be reset come first."""
+    """Carried out in ascending order, before the starts; GPUs to be reset come first. In a plan of
+    moves: as the moves of that step begin."""
     before: tuple[MigInstance, ...]
     after: tuple[MigInstance, ...]
     turn_on: bool = False

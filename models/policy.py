@@ -101,7 +101,8 @@ class MigPolicy(Record):
 
     reconfigure: Literal["forbid", "idle", "repack"] = "idle"
     """`forbid`: layouts stay as they are; `idle`: instances that nobody uses may be destroyed, and
-    free slices cut; `repack`: as `idle`, for this version moves no running job."""
+    free slices cut; `repack`: as `idle`. (`trencadis defrag` moves running slices within
+    `budget.moves`.)"""
     reconfigure_seconds: Count = 30
     """How long a GPU is busy with a change of its layout."""
     mode: Literal["fixed", "per_node", "free"] = "per_node"

@@ -84,12 +84,15 @@ def _actions(plan: Plan) -> dict[Key, dict[str, Any]]:
     for repair in plan.repairs:
         found["repair", repair.job] = _one(words.places(repair.add), repair)
     for move in plan.moves:
-        found["move", move.job] = _one(words.places(move.to), move)
+        again = sum(other.job == move.job for other in plan.moves) > 1
+        name = f"{move.job} step {move.step}" if again else move.job
+        found["move", name] = _one(words.places(move.to), move)
     for reserve in plan.reserves:
         found["reserve", reserve.job] = _one(words.places(reserve.allocation), reserve)
     for change in plan.reconfigures:
         layout = " ".join(f"{entry.profile}@{entry.start}" for entry in change.after)
-        found["reconfigure", f"{change.node} GPU {change.gpu}"] = _one(
+        when = f" step {change.step}" if plan.moves else ""
+        found["reconfigure", f"{change.node} GPU {change.gpu}{when}"] = _one(
             "MIG off" if change.turn_off else layout or "empty", change
         )
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trencadis.models.jobs import Job
+from trencadis.models.jobs import Job, TaskAllocation
 from trencadis.models.plan import Plan, Start
 from trencadis.models.snapshot import Snapshot
 from trencadis.views import words
@@ -24,6 +25,7 @@ def plan_view(plan: Plan, snapshot: Snapshot) -> Iterator[RenderableType]:
     yield from _starts(plan, jobs)
     yield from _repairs(plan, jobs)
     yield from _moves(plan, jobs)
+    yield from _layouts(plan)
     yield from _reserves(plan, jobs)
     yield from _pending(plan, jobs)
     yield from _proof(plan)
@@ -38,7 +40,7 @@ def headline(plan: Plan) -> str:
     """The plan in one line."""
     proof = plan.proof
     what = (
-        f"{words.count(len(plan.moves), 'job')} to move"
+        f"{words.count(len({move.job for move in plan.moves}), 'job')} to move"
         if plan.purpose == "defrag"
         else f"{words.count(len(plan.starts), 'job')} to start, "
         + (f"{words.count(len(plan.repairs), 'gang')} to repair, " if plan.repairs else "")
@@ -100,13 +102,15 @@ def _moves(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
     columns = ("step", "job", "from", "to", "costs (GPU-s)", "F before", "F after", "lets in")
     table = words.table("Moves", *columns, right=(columns[0], *columns[4:7]))
     order = sorted(plan.moves, key=lambda move: (move.step, move.job))
+    here = {name: job.allocation for name, job in jobs.items()}
     for move in order[: words.MAX_ROWS]:
-        job = jobs.get(move.job)
+        before = here.get(move.job)
+        here[move.job] = move.to
         table.add_row(
             words.number(move.step),
             clean(move.job),
-            words.places(job.allocation) if job else "?",
-            words.places(move.to),
+            "?" if before is None else words.places(_only(before, move.to)),
+            words.places(move.to if before is None else _only(move.to, before)),
             words.number(move.idle_gpu_seconds),
             words.number(move.fragmentation_before),
             words.number(move.fragmentation_after),
@@ -114,6 +118,33 @@ def _moves(plan: Plan, jobs: dict[str, Job]) -> Iterator[RenderableType]:
         )
     yield table
     if left := words.fold(len(plan.moves)):
+        yield left
+
+
+def _only(
+    tasks: Sequence[TaskAllocation], others: Sequence[TaskAllocation]
+) -> list[TaskAllocation]:
+    """The tasks that are not among the others as well."""
+    return list((Counter(tasks) - Counter(others)).elements())
+
+
+def _layouts(plan: Plan) -> Iterator[RenderableType]:
+    if not plan.reconfigures:
+        return
+    columns = ("step", "GPU", "layout before", "after", "costs (GPU-s)")
+    table = words.table("MIG layouts", *columns, right=(columns[0], columns[4]))
+    for change in plan.reconfigures[: words.MAX_ROWS]:
+        after = words.layout(change.after)
+        before = "MIG off" if change.turn_on else words.layout(change.before)
+        table.add_row(
+            words.number(change.step),
+            f"{clean(change.node)}:{change.gpu}",
+            before,
+            ("MIG off" if change.turn_off else after) + (" (reset)" if change.reset else ""),
+            words.number(change.idle_gpu_seconds),
+        )
+    yield table
+    if left := words.fold(len(plan.reconfigures)):
         yield left
 
 

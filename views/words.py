@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from trencadis.models.cluster import MigInstance
 from trencadis.models.jobs import TaskAllocation
 from trencadis.models.queues import Quota
 from trencadis.views.io import clean
@@ -59,18 +60,29 @@ def indices(values: Iterable[int]) -> str:
 
 
 def places(allocation: Sequence[TaskAllocation]) -> str:
-    """`n1:0-3 n2:0-7`; at most three nodes, then a count."""
+    """`n1:0-3 n2:0-7`, of slices `n1:0/3g.20gb@4`; at most three nodes, then a count."""
     by_node: dict[str, list[int]] = {}
+    slices: dict[str, list[str]] = {}
     for task in allocation:
-        by_node.setdefault(task.node, []).extend(task.gpus or ())
-    words = [
-        f"{clean(node)}:{indices(found)}" if found else clean(node)
-        for node, found in list(by_node.items())[:MAX_NODES]
-    ]
+        gpus = by_node.setdefault(task.node, [])
+        if not task.mig:
+            gpus.extend(task.gpus or ())
+        for gpu, instance in zip(task.gpus or (), task.mig, strict=False):
+            named = f"{gpu}/{clean(instance.profile)}@{instance.start}"
+            slices.setdefault(task.node, []).append(named)
+    words = []
+    for node, found in list(by_node.items())[:MAX_NODES]:
+        parts = [*([indices(found)] if found else []), *slices.get(node, ())]
+        words.append(f"{clean(node)}:{','.join(parts)}" if parts else clean(node))
     rest = len(by_node) - MAX_NODES
     if rest > 0:
         words.append(f"and {rest} more")
     return " ".join(words)
+
+
+def layout(instances: Sequence[MigInstance]) -> str:
+    """`1g.5gb@0 2g.10gb@4`; a dash where there are none."""
+    return " ".join(f"{clean(i.profile)}@{i.start}" for i in instances) or "-"
 
 
 def quota(value: Quota | None) -> str:

@@ -148,6 +148,10 @@ def may_move(
     blocked = may_stop(move, before, view, scope, decided)
     if blocked is not None or view is None:
         return blocked
+    if any(task.mig for task in move.to):
+        return "slices aren't moved here: which one a job gets isn't ours to say"
+    if before is not None and before.min_replicas:
+        return "it is a service: no replica is moved by itself here"
     to = sorted({task.node for task in move.to})
     outside = [node for node in to if not scope.has_node(node)]
     if outside:

@@ -13,7 +13,8 @@ from trencadis.solver.migrate.compact import Compaction, compact
 from trencadis.solver.migrate.counted import by_index, by_number
 from trencadis.solver.migrate.let_in import Entry, let_in
 from trencadis.solver.migrate.movers import movers, moves_left
-from trencadis.solver.migrate.yard import Yard
+from trencadis.solver.migrate.slice_moves import SliceMoves, find_slice_moves, tell
+from trencadis.solver.migrate.yard import Trip, Yard
 from trencadis.solver.model.problem import Facts, facts
 from trencadis.solver.repair import as_repairs
 from trencadis.solver.round import InternalError
@@ -23,7 +24,11 @@ from trencadis.solver.verify import Prepared, prepare, verify
 STAGE = "moves"
 KEEPS = "moves"
 """The verifier's rule that nobody who could start before can't afterwards."""
-SCOPE = "the jobs let in; of other moves: whole jobs on one node, on the lowest idle GPUs"
+MAY_FAIL = {KEEPS, "lets-in"}
+SCOPE = (
+    "the jobs let in; of other moves: whole jobs on one node, on the lowest idle GPUs, "
+    "and single slices, each moved once"
+)
 
 
 def defrag(snapshot: Snapshot) -> Plan:
@@ -48,30 +53,43 @@ def _defrag(snapshot: Snapshot, warnings: tuple[str, ...]) -> Plan:
     most = moves_left(snapshot)
     may = movers(snapshot, read.capacity.resources) if most else {}
     entry = let_in(read, may, most)
-    compaction = Compaction((), 0, best=True)
-    if not read.profile.off and most > len(entry.trips):
+    slices = find_slice_moves(read, entry.taken, most - len(entry.trips))
+    compaction: Compaction[Trip] = Compaction((), 0, best=True)
+    left = most - len(entry.trips) - len(slices.trips)
+    if not read.profile.off and left > 0:
         gone = {trip.mover.job.name for trip in entry.trips}
         rest = {name: mover for name, mover in may.items() if name not in gone}
         yard = Yard(read, entry.snapshot, entry.taken, rest)
-        compaction = compact(yard, most - len(entry.trips))
-    options = [(entry, compaction)]
-    if compaction.trips:
-        options.append((entry, Compaction((), 0, best=False)))
-    if entry.trips or compaction.trips:
-        options.append((Entry(read.snapshot, read.snapshot), Compaction((), 0, best=False)))
-    for found, more in options:
-        plan = as_repairs(snapshot, _plan(read, prepared, found, more, warnings))
+        compaction = compact(yard, left)
+    # What is left of a budget is not split in every way between the two.
+    slices.best = slices.best and (left > 0 or not may)
+    stay: Compaction[Trip] = Compaction((), 0, best=False)
+    options = [(entry, compaction, slices)]
+    if compaction.trips or len(slices.trips) > slices.forced:
+        options.append((entry, stay, slices.only_forced()))
+    if slices.trips:
+        options.append((entry, stay, SliceMoves(best=False)))
+    if entry.trips or compaction.trips or slices.trips:
+        nothing = Entry(read.snapshot, read.snapshot)
+        options.append((nothing, stay, SliceMoves(best=False)))
+    for found, more, parts in options:
+        plan = as_repairs(snapshot, _plan(read, prepared, found, more, parts, warnings))
         broken = verify(snapshot, plan, prepared).violations
         if not broken:
             return plan
         # A job that fits where several would have to be the first to start may lose its place.
-        if any(violation.rule != KEEPS for violation in broken):
+        if any(violation.rule not in MAY_FAIL for violation in broken):
             break
     raise InternalError("; ".join(str(violation) for violation in broken[:5]))
 
 
 def _plan(
-    read: Facts, prepared: Prepared, entry: Entry, more: Compaction, warnings: tuple[str, ...]
+    read: Facts,
+    prepared: Prepared,
+    entry: Entry,
+    more: Compaction[Trip],
+    slices: SliceMoves,
+    warnings: tuple[str, ...],
 ) -> Plan:
     snapshot = read.snapshot
     trips = [*entry.trips, *more.trips]
@@ -102,19 +120,27 @@ def _plan(
             )
         )
         total = after
+    told = tell(read, slices, max((move.step for move in moves), default=0), total)
+    moves += told.moves
+    total = told.fragmentation
     waits = {name: worth.wait for name, worth in read.values.worth.items()}
-    rest = sum(wait for name, wait in waits.items() if name not in entry.lets_in)
-    objective = total + sum(move.idle_gpu_seconds for move in moves) + rest
-    forced = rest + sum(trip.mover.cost for trip in entry.trips)
+    begin = entry.lets_in.keys() | slices.lets_in.keys()
+    rest = sum(wait for name, wait in waits.items() if name not in begin)
+    idle = sum(move.idle_gpu_seconds for move in moves)
+    idle += sum(change.idle_gpu_seconds for change in told.reconfigures)
+    objective = total + idle + rest
+    forced = rest + sum(trip.mover.cost for trip in entry.trips) + told.forced
+    best = more.best and slices.best
     left = leftovers(read, {})
     return Plan(
         snapshot=prepared.fingerprint,
         now=snapshot.now,
         purpose="defrag",
         moves=tuple(moves),
+        reconfigures=tuple(told.reconfigures),
         # Only fragmentation changes.
         metrics=metrics(read, left, left, {STAGE: before}, {STAGE: total}, {}),
-        proof=_proof(objective, objective if more.best else forced, before + sum(waits.values())),
+        proof=_proof(objective, objective if best else forced, before + sum(waits.values())),
         warnings=warnings,
         made=Made(
             trencadis=version("trencadis"),

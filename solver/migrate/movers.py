@@ -23,6 +23,16 @@ class Mover:
     cost: int
     """GPU-seconds that its GPUs are idle, or do again what was not saved."""
 
+    @property
+    def name(self) -> str:
+        """What tells it from other movers."""
+        return self.job.name
+
+    @property
+    def home(self) -> str:
+        """Where it is among others that may be sent away together."""
+        return self.node
+
 
 def movers(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, Mover]:
     """The jobs that the rules and this version let move, by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from trencadis.models import Job, Snapshot, TaskAllocation
@@ -158,9 +158,17 @@ class Yard:
         self._view.change(trip, back=True)
         self._room.change(trip, back=True)
 
-    def kinds(self) -> list[str]:
+    def state(self) -> Hashable:
+        """What further moves cost depends on nothing but who is where."""
+        return ()
+
+    def kinds(self) -> Callable[[Mover], list[str]]:
         """One node of each kind that is not full, by name: which of equal ones makes no
         difference."""
+        places = self._kinds()
+        return lambda _: places
+
+    def _kinds(self) -> list[str]:
         found: dict[Hashable, str] = {}
         for name in self.nodes:
             idle, node = self._room.idle[name], self._nodes[name]
@@ -215,7 +223,11 @@ def _plain(snapshot: Snapshot, state: NodeState) -> bool:
 
 def moved(snapshot: Snapshot, trips: Iterable[Trip]) -> Snapshot:
     """The snapshot with these jobs where they go."""
-    to = {trip.mover.job.name: trip.tasks for trip in trips}
+    return relocated(snapshot, {trip.mover.job.name: trip.tasks for trip in trips})
+
+
+def relocated(snapshot: Snapshot, to: Mapping[str, tuple[TaskAllocation, ...]]) -> Snapshot:
+    """The snapshot with these running jobs elsewhere."""
     return _with(snapshot, {name: {"allocation": tasks} for name, tasks in to.items()})
 
 

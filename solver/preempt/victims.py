@@ -102,12 +102,18 @@ def _tasks(read: Facts, job: Job) -> dict[str, Victim]:
 
 
 def may_stop(snapshot: Snapshot, job: Job) -> bool:
-    """Whether the job itself allows it: its flags, its age, how often it was preempted."""
-    rules, now = snapshot.policy.preemption, seconds(snapshot.now)
-    if not job.preemptible or not job.requeueable or job.min_replicas:
-        return False
-    if asks_for_mig(job.request) or job.request.share is not None:
+    """Whether the job itself allows it, and what it leaves makes room."""
+    if job.min_replicas or asks_for_mig(job.request) or job.request.share is not None:
         return False  # what a slice leaves is a slice: no room is made of it yet
+    return may_restart(snapshot, job)
+
+
+def may_restart(snapshot: Snapshot, job: Job) -> bool:
+    """Whether the job allows that it is interrupted: its flags, its age, how often it was
+    preempted."""
+    rules, now = snapshot.policy.preemption, seconds(snapshot.now)
+    if not job.preemptible or not job.requeueable:
+        return False
     if job.start is not None and now - seconds(job.start) < rules.min_runtime_seconds:
         return False
     recent = job.preempted_at is not None and now - seconds(job.preempted_at) < DAY

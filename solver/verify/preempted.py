@@ -71,8 +71,9 @@ def grace(situation: Situation, job: Job) -> int:
     return rules.grace_seconds if job.grace_seconds is None else job.grace_seconds
 
 
-def forbidden(situation: Situation, job: Job) -> str:
-    """Why the job may not be stopped; empty if it may."""
+def forbidden(situation: Situation, job: Job, *, moves: bool = False) -> str:
+    """Why the job may not be stopped; empty if it may. `moves`: to go on elsewhere, where a service
+    keeps its minimum and a slice needs no room counted."""
     rules = situation.snapshot.policy.preemption
     if rules.mode not in ("graceful", "immediate"):
         return f"the policy's preemption mode is {rules.mode}"
@@ -82,9 +83,9 @@ def forbidden(situation: Situation, job: Job) -> str:
         return "it is not preemptible"
     if not job.requeueable:
         return "it can't be requeued"
-    if job.min_replicas:
+    if job.min_replicas and not moves:
         return "it is a service"
-    if has_mig(job.request) or job.request.share is not None:
+    if (has_mig(job.request) or job.request.share is not None) and not moves:
         return "it runs on a slice or a share, whose room is not counted yet"
     if job.start is not None and situation.now - seconds(job.start) < rules.min_runtime_seconds:
         return "it has run for less than min_runtime_seconds"

@@ -18,9 +18,12 @@ from trencadis.solver.verify.moved import (
     fixed,
     idle_gpu_seconds,
     in_turn,
+    leaving,
     moved,
+    tasks_before,
     touched,
 )
+from trencadis.solver.verify.rule_relayout import relayouts, room_for_slices
 from trencadis.solver.verify.rule_work_conserving import Idle
 from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.stages import Stages
@@ -28,7 +31,7 @@ from trencadis.solver.verify.supply import NodeState, lacks_indices, take
 from trencadis.solver.verify.verdict import Violation
 
 STAGE = "moves"
-OTHERS = ("starts", "repairs", "preempts", "resizes", "reconfigures", "reserves", "pending")
+OTHERS = ("starts", "repairs", "preempts", "resizes", "reserves", "pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,15 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
             yield Violation("actions", f"a plan that defragments has no {kind}")
     if plan.now != situation.snapshot.now:
         yield Violation("now", f"the plan is for {plan.now}, not for {situation.snapshot.now}")
-    seen: set[str] = set()
-    for move in plan.moves:
+    seen: set[tuple[str, int]] = set()
+    for move in in_turn(plan):
         job = situation.jobs.get(move.job)
-        if job is None or move.job in seen:
+        again = job is not None and any(name == move.job for name, _ in seen)
+        # A service moves a few replicas at a time.
+        if job is None or (again and not job.min_replicas) or (move.job, move.step) in seen:
             yield Violation("moves", f"job {move.job} is unknown or moved twice")
             continue
-        seen.add(move.job)
+        seen.add((move.job, move.step))
         reason = fixed(situation, job)
         if reason:
             yield Violation("moves", f"job {job.name} may not be moved: {reason}")
@@ -67,8 +72,16 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
             yield Violation(
                 "moves", f"job {job.name} goes with {len(move.to)} of {len(job.allocation)} tasks"
             )
-        elif Counter(move.to) == Counter(job.allocation):
+            continue
+        before = tasks_before(situation, plan, move)
+        gone = leaving(before, move)
+        if not gone:
             yield Violation("moves", f"job {job.name} stays where it is")
+        if job.min_replicas and len(before) - gone < job.min_replicas:
+            yield Violation(
+                "moves", f"job {job.name} is left with {len(before) - gone} replicas in step "
+                f"{move.step}; its minimum is {job.min_replicas}"
+            )
         if move.step < 1:
             yield Violation("moves", f"job {job.name} moves in step {move.step}; the first is 1")
         yield from _indices(situation, job, move)
@@ -84,6 +97,11 @@ def _indices(situation: Situation, job: Job, move: Move) -> Iterable[Violation]:
             yield Violation("nodes", f"{where}: there is no such node")
             continue
         named = task.gpus or ()
+        if ask.slices:
+            had = {tuple(sorted(i.profile for i in there.mig)) for there in job.allocation}
+            if len(named) != len(task.mig) or tuple(sorted(i.profile for i in task.mig)) not in had:
+                yield Violation("indices", f"{where} gets other profiles than it has")
+            continue
         known = not state.counted or task in job.allocation
         wanted = ask.gpus if known and not lacks_indices(task, ask) else 0
         if task.mig or task.share is not None or len(set(named)) != len(named):
@@ -102,9 +120,9 @@ def facts_of(
     measure = stages.fragmentation
     total = measure.total_of(situation.states.values())
     found, states = [total], situation.states
-    for number, move in enumerate(order, 1):
-        following = after(situation, order[:number])
-        changed = touched(situation, [move])
+    for number in range(1, len(order) + 1):
+        following = after(situation, plan, order[:number])
+        changed = touched(situation, order[:number])
         total += measure.total_of(following[name] for name in changed)
         total -= measure.total_of(states[name] for name in changed)
         found.append(total)
@@ -112,7 +130,8 @@ def facts_of(
     then = replace(now, situation=replace(situation, states=states), states=states)
     waits = stages.costs.waits
     let_in = {name for move in plan.moves for name in move.lets_in}
-    idle = sum(idle_gpu_seconds(situation, situation.jobs[m.job], m) for m in plan.moves)
+    idle = sum(_cost(situation, plan, move) for move in plan.moves)
+    idle += sum(change.idle_gpu_seconds for change in plan.reconfigures)
     rest = sum(cost for name, cost in waits.items() if name not in let_in)
     return MoveFacts(
         now,
@@ -121,6 +140,11 @@ def facts_of(
         {STAGE: found[-1] + idle + rest},
         {STAGE: found[0] + sum(waits.values())},
     )
+
+
+def _cost(situation: Situation, plan: Plan, move: Move) -> int:
+    job = situation.jobs[move.job]
+    return idle_gpu_seconds(situation, job, move, tasks_before(situation, plan, move))
 
 
 def budget(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
@@ -138,7 +162,9 @@ def places(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
         entry = moved(situation, situation.jobs[move.job], move)
         states = before_step(situation, plan, move)
         for name, state in states.items():
-            reason = _lacks(entry, name, state)
+            reason = _lacks(entry, name, state) or room_for_slices(
+                situation.knife.tables, entry, name, state
+            )
             if reason:
                 yield Violation(
                     "moves", f"job {move.job} in step {move.step}: node {name} {reason}"
@@ -156,7 +182,8 @@ def _lacks(entry: Placed, name: str, state: NodeState) -> str:
         if sum(take(dict(state.gpus), allowed, wanted).values()) < wanted:
             return "has too few idle GPUs"
     named = [gpu for task in tasks for gpu in task.gpus or ()]
-    if not state.counted and (len(set(named)) < len(named) or not set(named) <= state.idle):
+    whole = entry.ask.whole and not state.counted
+    if whole and (len(set(named)) < len(named) or not set(named) <= state.idle):
         return "has other GPUs idle than these"
     free = {"CPU": state.cpu_milli, "memory": state.memory_mib, **state.resources}
     wants = {"CPU": ask.cpu_milli, "memory": ask.memory_mib, **dict(ask.resources)}
@@ -184,7 +211,10 @@ def legality(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
                 yield Violation("admission", f"job {job.name}: node {name} {reason}")
         if entry.model != before.model:
             yield Violation("model", f"job {job.name} goes from {before.model} to {entry.model}")
-        if entry.depth < before.depth:
+        least = before.depth
+        if job.min_replicas and not job.communicates:
+            least = situation.levels.required(job, situation.waited[job.name])
+        if entry.depth < least:
             yield Violation("topology", f"the tasks of job {job.name} end further apart")
         if costs.spread(entry) > costs.spread(before):
             yield Violation("topology", f"job {job.name} loses more to distance than before")
@@ -203,7 +233,7 @@ def claims(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
             (
                 "idle_gpu_seconds",
                 move.idle_gpu_seconds,
-                idle_gpu_seconds(situation, situation.jobs[move.job], move),
+                _cost(situation, plan, move),
             ),
             ("fragmentation_before", move.fragmentation_before, facts.fragmentation[number]),
             ("fragmentation_after", move.fragmentation_after, facts.fragmentation[number + 1]),
@@ -231,7 +261,7 @@ def lets_in(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
     for number, move in enumerate(order, 1):
         seen += [base.eligible[name] for name in move.lets_in if name in base.eligible]
         if move.lets_in:
-            states = after(base, order[:number])
+            states = after(base, plan, order[:number])
             if not Idle(_with(facts.now, states)).could_start_together(seen):
                 yield Violation("lets-in", f"no places for {', '.join(j.name for j in seen)}")
 
@@ -254,5 +284,10 @@ def pays(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
         yield Violation("moves", "the moves cost as much as they buy")
 
 
+def layouts(facts: MoveFacts, plan: Plan) -> Iterable[Violation]:
+    """Layouts change where slices that move need it, as their step begins."""
+    return relayouts(facts.now.base, plan)
+
+
 FORM = (form,)
-RULES = (budget, places, legality, claims, lets_in, kept, pays)
+RULES = (budget, places, layouts, legality, claims, lets_in, kept, pays)
