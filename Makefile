@@ -1,11 +1,12 @@
 # make demo: set up, solve an example, print the plan and write it to out/plan.json
 # make results: replay the public traces in TRACES, write the figures into docs/results.md
-# make test: set up, then lint, types, arrows and tests
+# make test: set up, then lint, types, arrows and tests, those by WORKERS processes
 # Needs Python 3.11 or newer, pip and make; another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Setuptools ships what an earlier build left in build/lib. (Strict editable installs live in build/.)
 INSTALL := rm -rf build/lib && $(PIP) install --no-build-isolation
@@ -24,13 +25,14 @@ results: $(VENV)/.run
 	$(BIN)/python benchmarks/replays.py --data $(TRACES) --write docs/results.md
 
 # Installed plainly, not editable: type checkers can't see through an editable install, and so the
-# tests see what users get.
+# tests see what users get. One worker more than two cores could keep busy: tests of live clusters
+# mostly wait. A file stays with one worker, for its tests share a cluster or a server.
 test: $(VENV)/.dev
 	@$(INSTALL) --no-deps --force-reinstall .
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p trencadis
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

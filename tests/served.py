@@ -36,6 +36,17 @@ class Served:
             assert time.monotonic() < ends, answer.text
             time.sleep(0.02)
 
+    def until_planned(self, content: Any, form: str) -> None:
+        """Pushes a state until it has a plan, as clients do: where limits are tight, a worker that
+        still loads its libraries may be too slow for them."""
+        ends = time.monotonic() + 120
+        params = {"format": form, "wait": "30"}
+        while True:
+            answer = self.post("/v1/snapshot", content, params=params)
+            if answer.status_code == 200 and answer.json()["planned"]:
+                return
+            assert time.monotonic() < ends, answer.text
+
     def workers(self) -> list[int]:
         """Process IDs."""
         return [w.pid for w in self.app.state.pool._all if w.pid is not None]

@@ -41,7 +41,8 @@ VOLCANO = (
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
-    limits = Limits(solve_seconds=5, grace_seconds=5)
+    # The time in which a worker begins counts as well.
+    limits = Limits(solve_seconds=30, grace_seconds=30)
     config = Config(
         port=0,
         workers=1,
@@ -53,8 +54,7 @@ def service() -> Iterator[Served]:
     )
     with serving(config) as served:
         content = listing(kube_node("n1"), kube_node("n2"), kube_pod("p", 8), kube_pod("q", 64))
-        served.post("/v1/snapshot", content, params={"format": "kubernetes", "wait": 30})
-        served.until_ready()
+        served.until_planned(content, "kubernetes")
         yield served
 
 
@@ -183,7 +183,6 @@ def test_a_broken_session_stops_nothing(
 
 def test_after_all_that_it_still_solves(service: Served) -> None:
     content = listing(kube_node("n1"), kube_pod("p", 8))
-    params = {"format": "kubernetes", "wait": 30}
-    assert service.post("/v1/snapshot", content, params=params).json()["planned"]
+    service.until_planned(content, "kubernetes")
     answer = service.post("/scheduler/filter", {"Pod": kube_pod("p", 8), "NodeNames": ["n1", "n9"]})
     assert answer.json()["NodeNames"] == ["n1"]

@@ -33,7 +33,7 @@ def waiting_for_two_nodes(lab: Lab, desk: Desk) -> tuple[str, list[str]]:
     theirs = [lab.submit(60, *NODE, "-p", "high", "-t", "9", "-w", n, held=False)
               for n in ("g3", "g4")]  # fmt: skip
     lab.wait(lambda: lab.run("squeue", "-h", "-t", "R").count("\n") == 2, desk.tail)
-    for seconds, node in ((9, "g1"), (16, "g2")):
+    for seconds, node in ((15, "g1"), (22, "g2")):
         lab.submit(seconds, *NODE, "-p", "low", "-t", "1", "-w", node)
     lab.wait(lambda: len(desk.events("started")) == 2, desk.tail)
     big = lab.submit(1, *NODE, "-N", "2", "-p", "low", "-t", "1")
@@ -41,6 +41,11 @@ def waiting_for_two_nodes(lab: Lab, desk: Desk) -> tuple[str, list[str]]:
     for _ in range(2):
         theirs.append(lab.submit(2, *NODE, "-p", "high", "-t", "9", held=False))
     return big, theirs[2:]
+
+
+def wait_until_reserved(lab: Lab, desk: Desk, job: str) -> None:
+    """What is promised is written first."""
+    lab.wait(lambda: f"ReservationName=trencadis-{job} " in reserved(lab), desk.tail)
 
 
 def promised(desk: Desk) -> list[tuple[str, object]]:
@@ -58,7 +63,7 @@ def starts(lab: Lab) -> dict[str, float]:
 def test_others_do_not_take_what_a_plan_keeps(cluster: Lab, tmp_path: Path) -> None:
     with desk_on(cluster, tmp_path, more=RULES) as desk, desk.running("run", "--workers", "2"):
         big, theirs = waiting_for_two_nodes(cluster, desk)
-        assert f"ReservationName=trencadis-{big} " in reserved(cluster)
+        wait_until_reserved(cluster, desk, big)
         assert [job for job, _ in desk.events("reserve")] == [big]
         desk.until_done([big, *theirs], 60)
         began = starts(cluster)
@@ -82,7 +87,7 @@ def test_pause_and_uninstall_remove_it(cluster: Lab, tmp_path: Path) -> None:
     with desk_on(cluster, tmp_path, more=RULES) as desk:
         with desk.running("run", "--workers", "2"):
             big, _ = waiting_for_two_nodes(cluster, desk)
-            assert f"trencadis-{big}" in reserved(cluster)
+            wait_until_reserved(cluster, desk, big)
             desk("pause")
             assert "trencadis" not in reserved(cluster)
         cluster.run("scontrol", "create", "reservation", "ReservationName=trencadis-x",

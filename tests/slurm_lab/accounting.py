@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loopback import free_ports
-from slurm_lab.lab import PLACES, Lab, stop_daemon
+from slurm_lab.lab import PLACES, Lab, stop_daemons
 
 PROGRAMS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
 
@@ -94,7 +94,7 @@ class Accounting:
 
     def stop(self) -> None:
         """Ends slurmdbd alone; the database goes on."""
-        stop_daemon(self.directory / "dbd.pid")
+        stop_daemons(self.directory / "dbd.pid")
 
 
 @contextlib.contextmanager

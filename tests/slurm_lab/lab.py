@@ -166,15 +166,14 @@ class Lab:
 
     def stop_controller(self) -> None:
         """Ends the controller; jobs go on."""
-        stop_daemon(self.directory / "ctld.pid")
+        stop_daemons(self.directory / "ctld.pid")
 
     def stop(self) -> None:
         """Ends all jobs and daemons."""
         with contextlib.suppress(subprocess.SubprocessError, OSError):
             self.run("scancel", "--user", getpass.getuser(), check=False, timeout=10)
             self.wait(lambda: not self.run("squeue", "-h", "-t", "R,CG"), "", seconds=8)
-        for file in self.directory.glob("*.pid"):
-            stop_daemon(file)
+        stop_daemons(*self.directory.glob("*.pid"))
 
     @contextlib.contextmanager
     def up(self) -> Iterator[None]:
@@ -275,18 +274,18 @@ def lab(
         yield cluster
 
 
-def stop_daemon(pid_file: Path) -> None:
-    """Ends a daemon by its number, and waits until it is gone."""
-    try:
-        pid = int(pid_file.read_text())
-        os.kill(pid, signal.SIGTERM)
-    except (OSError, ValueError):
-        return
-    for _ in range(100):
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return
+def stop_daemons(*pid_files: Path) -> None:
+    """Ends daemons by their numbers, and waits until all are gone: each takes some seconds."""
+    left = set()
+    for file in pid_files:
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(file.read_text())
+            os.kill(pid, signal.SIGTERM)
+            left.add(pid)
+    end = time.monotonic() + 10
+    while left and time.monotonic() < end:
         time.sleep(0.1)
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
+        left = {pid for pid in left if Path(f"/proc/{pid}").exists()}
+    for pid in left:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
