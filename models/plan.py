@@ -175,7 +175,10 @@ class StageProof(Record):
     """No plan that is as good in the earlier stages costs less."""
     do_nothing: int
     """What the stage costs if nothing starts."""
+    lost: int = 0
+    """What those lose who are told to stop or to shrink; part of the objective."""
     gap: float
+    """(objective - bound) / (do_nothing + lost - bound); 0 where these are equal."""
     status: Status
     solve_s: float | None = None
     """Wall time; absent in deterministic mode."""

@@ -49,6 +49,8 @@ class Books:
     accounts: tuple[Account, ...]
     charges: Mapping[str, tuple[Charge, ...]]
     index: Mapping[tuple[str, ...], int]
+    held: Mapping[str, tuple[Charge, ...]]
+    """What running and draining jobs have in use, by name."""
 
 
 @dataclass(slots=True)
@@ -59,8 +61,14 @@ class _Ledger:
     )
 
     def charge(
-        self, job: Job, running: bool, on: str | None, key: tuple[str, ...], amount: int,
-        limit: int | None, model: str = "",
+        self,
+        job: Job,
+        running: bool,
+        on: str | None,
+        key: tuple[str, ...],
+        amount: int,
+        limit: int | None,
+        model: str = "",
     ) -> None:
         if not amount:
             return
@@ -68,11 +76,12 @@ class _Ledger:
         if limit is not None:
             account.limit = limit if account.limit is None else min(account.limit, limit)
         if running:
-            if not model or model == on:
-                account.used += amount
+            if model and model != on:
+                return
+            account.used += amount
         else:
             account.asked += amount
-            self.lines[job.name].append((key, amount, model))
+        self.lines[job.name].append((key, amount, model))
 
 
 def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Books:
@@ -80,9 +89,7 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
     ledger = _Ledger()
     nodes = {node.name: node for node in snapshot.nodes}
     qos = {entry.name: entry for entry in snapshot.qos}
-    pools = {
-        pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences
-    }
+    pools = {pool.name: max(0, pool.total - pool.used_elsewhere) for pool in snapshot.licences}
     watched: defaultdict[str, list[str]] = defaultdict(list)
     for _, queue, model in sorted(read):
         watched[queue].append(model)
@@ -115,8 +122,13 @@ def books(snapshot: Snapshot, worths: Values, read: set[tuple[str, ...]]) -> Boo
 
 
 def _limits(
-    ledger: _Ledger, job: Job, units: int, on: str | None, owner: tuple[str, str],
-    limits: Limits, worths: Values,
+    ledger: _Ledger,
+    job: Job,
+    units: int,
+    on: str | None,
+    owner: tuple[str, str],
+    limits: Limits,
+    worths: Values,
 ) -> None:
     unit, running = worths.rates.unit, job.on_nodes
     for quota, who in ((limits.quota, ""), (limits.quota_per_user, job.user)):
@@ -145,12 +157,14 @@ def _close(ledger: _Ledger, worths: Values) -> Books:
     charges = {
         name: tuple(
             sorted(
-                Charge(index[key], amount, model)
-                for key, amount, model in ledger.lines.get(name, ())
-                if key in index
+                Charge(index[key], amount, model) for key, amount, model in lines if key in index
             )
         )
-        for name in worths.eligible
+        for name, lines in ledger.lines.items()
     }
-    return Books(tuple(kept), charges, index)
-
+    return Books(
+        accounts=tuple(kept),
+        charges={name: charges.get(name, ()) for name in worths.eligible},
+        index=index,
+        held={name: lines for name, lines in charges.items() if name not in worths.eligible},
+    )

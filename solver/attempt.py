@@ -1,9 +1,8 @@
-"""One search of a round: counts, then names, part by part; then the room that preemption makes."""
+"""One search of a round: counts, then names, part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 
 from trencadis.solver.again import Beginning
@@ -13,7 +12,6 @@ from trencadis.solver.ledger import Ledger
 from trencadis.solver.model.build import Model, build
 from trencadis.solver.model.problem import Facts, Problem, Thresholds, classify
 from trencadis.solver.place import place
-from trencadis.solver.preempt.exchange import make_room, relevant, without_victims
 from trencadis.solver.progress import Stage
 from trencadis.solver.report import Round
 from trencadis.solver.residual import residual
@@ -68,21 +66,6 @@ def _round(problem: Problem, model: Model, ledger: Ledger, solution: Solution) -
     shapes = problem.demand.shapes
     shape_of = {name: shapes[index] for name, index in problem.demand.shape_of.items()}
     return Round(model, ledger, solution, shape_of)
-
-
-def with_preemption(read: Facts, outcome: Round, thresholds: Thresholds) -> Round:
-    """The round after running work has made room, where rules and budgets let it."""
-    if read.values.eligible.keys() <= outcome.ledger.started.keys():
-        return outcome  # everybody starts: by the reprieve, nobody may be stopped
-    candidates = relevant(read)
-    if not candidates:
-        return outcome
-    everyone_gone = classify(without_victims(read, candidates), thresholds, NONE, NONE)
-    return replace(
-        outcome,
-        relieved=make_room(read, outcome.ledger, outcome.shape_of, candidates),
-        open_model=build(everyone_gone),
-    )
 
 
 def count_and_place(

@@ -47,6 +47,8 @@ class BinClass:
     kinds: tuple[Kind, ...] = ()
     """Of GPUs in parts that the same patterns fill, with the same effect: each type in the order of
     its bins; else empty."""
+    mixed: bool = False
+    """Its nodes differ, and it has no patterns: each is asked for what it can hold."""
 
     @property
     def part(self) -> bool:

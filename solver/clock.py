@@ -43,6 +43,8 @@ class Limits:
     stop: threading.Event
     hear: Callable[[Mapping[str, Stage]], None] | None = None
     """Told of stages while they are searched."""
+    proves: bool = True
+    """Whether bounds are worth time; where something else bounds the round, good counts will do."""
 
     def effort(self, most: float = math.inf) -> Effort:
         """The effort for one step, of at most so many seconds."""

@@ -13,7 +13,13 @@ from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Facts
 from trencadis.solver.prove import Prover, trivial
 from trencadis.solver.search import Solution, decision_columns
-from trencadis.solver.stages import FRAGMENTATION, GUARANTEE, GUARANTEE_PARENTS, unit_of
+from trencadis.solver.stages import (
+    FRAGMENTATION,
+    GUARANTEE,
+    GUARANTEE_PARENTS,
+    unit_of,
+    wait_stages,
+)
 
 PROOF_SECONDS = 0.8
 PROOF_SHARE = 0.3
@@ -29,16 +35,18 @@ def prove(
     constants: Sequence[int],
     nothing: Mapping[str, int],
     achieved: Mapping[str, int],
+    lost: Mapping[str, int],
     limits: Limits,
     opened: bool = False,
 ) -> list[StageProof]:
     """Bounds for what the plan achieved.
 
-    `opened`: the model has all possible victims gone, at no cost: what a plan with preemption can
-    reach at best, but no bound for fragmentation, which counts what is idle.
+    `opened`: victims may go in the model: what a plan with preemption can reach at best, but no
+    bound for fragmentation, which counts what is idle.
 
     `decided`: the plan as counts of the model; `constants`: spread of what runs, by tier, which the
-    model leaves out; `nothing` and `achieved`: the stages if nothing starts, and under the plan.
+    model leaves out; `nothing` and `achieved`: the stages if nothing starts, and under the plan;
+    `lost`: what victims lose, by stage.
     """
     prover: Prover | None = None
     seconds = max(PROOF_SECONDS, PROOF_SHARE * limits.clock.seconds, limits.clock.left())
@@ -47,14 +55,16 @@ def prove(
     holds = True  # what the search proved holds as long as the plan kept its promises
     earlier: list[tuple[int, int]] = []
     objectives = model.program.objectives
+    shifts = stage_shifts(facts, constants)
     for position, objective in enumerate(objectives):
         name = objective.name
         began = time.monotonic()
-        shift = _shift(facts, name, constants)
+        shift = shifts.get(name, 0)
         value = achieved[name] - shift
         known = solution.stages.get(name)
         bound = known.bound if known is not None and holds else trivial(model.program, objective)
-        slack = int(limits.gap * max(0, nothing[name] - achieved[name]))
+        gone = lost.get(name, 0)
+        slack = int(limits.gap * max(0, nothing[name] + gone - achieved[name]))
         hopeless = opened and name == FRAGMENTATION
         if not hopeless and (bound < value - slack or not holds):
             if prover is None:
@@ -78,6 +88,7 @@ def prove(
                 achieved[name],
                 0 if hopeless else min(max(bound + shift, 0), achieved[name]),
                 nothing[name],
+                gone,
                 limits,
                 time.monotonic() - began + (known.seconds if known else 0.0),
             )
@@ -85,11 +96,12 @@ def prove(
     return found
 
 
-def _shift(facts: Facts, name: str, constants: Sequence[int]) -> int:
-    tiers = [f"tier:{tier.name}" for tier in facts.snapshot.policy.tiers]
-    if name in tiers:
-        return constants[tiers.index(name)]
-    return sum(constants) if name == "wait" else 0
+def stage_shifts(facts: Facts, constants: Sequence[int]) -> dict[str, int]:
+    """By stage of waiting what is given by tier, such as the spread of what runs."""
+    names = wait_stages(facts.snapshot)
+    if len(names) == 1:
+        return {names[0]: sum(constants)}
+    return dict(zip(names, constants, strict=True))
 
 
 def _stage(
@@ -98,13 +110,14 @@ def _stage(
     objective: int,
     bound: int,
     nothing: int,
+    lost: int,
     limits: Limits,
     seconds: float,
 ) -> StageProof:
     if name in (GUARANTEE, GUARANTEE_PARENTS):
         unit = facts.values.rates.unit
         objective, bound, nothing = (n * 1_000 // unit for n in (objective, bound, nothing))
-    room = nothing - bound
+    room = nothing + lost - bound
     gap = (objective - bound) / room if room else 0.0
     if objective == bound:
         status = Status.OPTIMAL
@@ -120,6 +133,7 @@ def _stage(
         objective=objective,
         bound=bound,
         do_nothing=nothing,
+        lost=lost,
         gap=gap,
         status=status,
         solve_s=None if limits.clock.deterministic else round(seconds, 3),

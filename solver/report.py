@@ -19,6 +19,7 @@ from trencadis.solver.explain.scene import Scene
 from trencadis.solver.explain.spent import IN_A_ROUND, Spending
 from trencadis.solver.layouts import reconfigures, sliced_task
 from trencadis.solver.ledger import Ledger
+from trencadis.solver.lp import LinearProgram
 from trencadis.solver.metrics import metrics
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.encode import decisions_of
@@ -26,9 +27,16 @@ from trencadis.solver.model.problem import Facts
 from trencadis.solver.preempt.exchange import Relieved
 from trencadis.solver.preempt.holds import due
 from trencadis.solver.preempt.tally import Exchange
-from trencadis.solver.preempt.timing import changed_by, delay_of, preempts, shrinks, waits_for
+from trencadis.solver.preempt.timing import (
+    changed_by,
+    delay_of,
+    losses,
+    preempts,
+    shrinks,
+    waits_for,
+)
 from trencadis.solver.preempt.victims import Victim, may_preempt
-from trencadis.solver.proof import overall, prove
+from trencadis.solver.proof import overall, prove, stage_shifts
 from trencadis.solver.room import room_of
 from trencadis.solver.score import (
     Left,
@@ -43,6 +51,7 @@ from trencadis.solver.search import Solution
 from trencadis.solver.seats import Rank, seats, with_gpus
 from trencadis.solver.shapes import Need, Shape
 from trencadis.solver.spread import spread_cost
+from trencadis.solver.stages import FRAGMENTATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +64,17 @@ class Round:
     shape_of: Mapping[str, Shape]
     relieved: Relieved | None = None
     """What preemption made of it; the ledger and facts to report, where present."""
-    open_model: Model | None = None
-    """Where jobs may be preempted: the model with all of them gone, for bounds."""
+    joint: Joint | None = None
+    """Where jobs may be preempted: what bounds the round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The model in which jobs may stop as well as start."""
+
+    model: Model
+    relaxed: LinearProgram | None
+    """Its relaxation, if that was solved."""
 
 
 def make_plan(
@@ -84,12 +102,13 @@ def make_plan(
     before, after = leftovers(facts, {}), leftovers(later, placements)
     frag_before, frag_after = fragmentation(facts, before), fragmentation(later, after)
     changed = changed_by(facts, gone, waiting, constants, nodes)
-    opened = outcome.open_model
+    joint = outcome.joint
+    model = outcome.model if joint is None else joint.model
     stages = prove(
         facts,
-        opened or outcome.model,
-        outcome.solution if opened is None else Solution([], {}),
-        decisions_of(outcome.model, ledger) if opened is None else opened.program.rest,
+        model,
+        outcome.solution if joint is None else Solution([], {}, joint.relaxed),
+        decisions_of(model, ledger, gone),
         constants,
         nothing=score(facts, {}, constants, frag_before, {}),
         achieved=score(
@@ -99,8 +118,9 @@ def make_plan(
             frag_after,
             {name: cost for name, rest in after.items() if (cost := rest.layout_cost())},
         ),
+        lost=stage_shifts(facts, losses(facts, gone, nodes)),
         limits=limits,
-        opened=opened is not None,
+        opened=joint is not None,
     )
     open_ = replace(later, admission=unreserved.admission, maker=unreserved.maker)
     room = room_of(
@@ -142,9 +162,22 @@ def make_plan(
     return with_growth(plan, rest, limits)
 
 
-def seat_all(
-    facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]
-) -> dict[str, Placement]:
+def cost_of(facts: Facts, relieved: Relieved) -> tuple[list[int], list[int]]:
+    """What a round costs by stage, fragmentation aside, and the part of it that victims lose."""
+    nodes = {node.name: node for node in facts.snapshot.nodes}
+    placements = seat_all(relieved.facts, relieved.ledger, nodes)
+    waiting = waits_for(facts, relieved.exchange, placements)
+    constants = running_spread(facts, nodes)
+    changed = changed_by(facts, relieved.exchange.victims, waiting, constants, nodes)
+    stages = score(relieved.facts, placements, changed, {}, {})
+    shift = stage_shifts(facts, constants)
+    lost = stage_shifts(facts, losses(facts, relieved.exchange.victims, nodes))
+    names = [name for name in stages if name != FRAGMENTATION]
+    cost = [stages[name] - shift.get(name, 0) for name in names]
+    return cost, [lost.get(name, 0) for name in names]
+
+
+def seat_all(facts: Facts, ledger: Ledger, nodes: Mapping[str, Node]) -> dict[str, Placement]:
     """Gives every started task its GPU indices."""
     tasks: defaultdict[str, list[TaskAllocation]] = defaultdict(list)
     eligible = facts.values.eligible
@@ -185,9 +218,7 @@ def _task_order(task: TaskAllocation) -> tuple[str, tuple[int, ...], tuple[int, 
 
 def _ranker(facts: Facts, state: NodeState, taken: list[tuple[str, Need]]) -> Rank:
     """Ranks leftovers of a node with explicit NVLink by their fragmentation."""
-    free = tuple(
-        have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free)
-    )
+    free = tuple(have - sum(need.need[d] for _, need in taken) for d, have in enumerate(state.free))
 
     def rank(masks: dict[str, int]) -> int:
         left = {m: tuple(i for i in state.idle[m] if mask >> i & 1) for m, mask in masks.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -15,7 +15,6 @@ from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made, Status
 from trencadis.solver.again import Beginning, Earlier, shares
-from trencadis.solver.attempt import search_and_place, with_preemption
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.model.problem import Facts, Thresholds, facts
 from trencadis.solver.progress import Progress, Stage
@@ -24,11 +23,15 @@ from trencadis.solver.report import Round, make_plan
 from trencadis.solver.reserve.due import with_due
 from trencadis.solver.reserve.passes import with_reservations
 from trencadis.solver.timer import Timer
-from trencadis.solver.verify import prepare, verify
+from trencadis.solver.trade import searched
+from trencadis.solver.verify import Prepared, prepare, verify
+from trencadis.solver.verify.verdict import Violation
 
 AFTER_SEARCH = 3.0
 """Report and verification, and the reading itself, in times of the reading."""
 GOOD = (Status.OPTIMAL, Status.GAP)
+SPARING = 4
+"""Rounds that are solved again because the verifier found room beside victims; then all stay."""
 AGAIN = 0.4
 """Part of the time left that mending the last plan may take."""
 
@@ -117,35 +120,11 @@ def _solve(
     with ThreadPoolExecutor(1) as beside:
         # The verifier reads the snapshot by itself, while the search leaves a core idle.
         prepared = cache(lambda: beside.submit(prepare, snapshot))
-
-        def decided(limits: Limits, beginning: Beginning | None = None) -> Plan:
-            def searched(kept: Facts, beginning: Beginning | None = None) -> Round:
-                outcome = search_and_place(
-                    kept, options.thresholds, limits, timer, prepared, beginning
-                )
-                outcome = with_preemption(kept, outcome, options.thresholds)
-                timer.lap("preempt")
-                return outcome
-
-            first = searched(read, beginning)
-            kept, outcome = with_reservations(plain, read, first, searched)
-            timer.lap("reserve")
-            fingerprint = prepared().result().fingerprint
-            plan = make_plan(
-                kept, outcome, plain, limits, fingerprint=fingerprint, made=made, warnings=told
-            )
-            plan = as_repairs(snapshot, plan)
-            timer.lap("report")
-            verdict = verify(snapshot, plan, prepared().result())
-            timer.lap("verify")
-            if verdict.violations:
-                raise InternalError("; ".join(map(str, verdict.violations[:5])))
-            return plan
-
+        decider = _Decider(snapshot, plain, read, options.thresholds, timer, prepared, made, told)
         if earlier is not None and not options.deterministic:
             for share in shares(earlier, read, options.thresholds.again):
                 try:
-                    mended = decided(limits.part(AGAIN), Beginning(earlier, share))
+                    mended = decider.plan(limits.part(AGAIN), Beginning(earlier, share))
                 except InternalError:
                     # What was kept breaks a rule: a beginning is a hint, never a reason to fail.
                     break
@@ -153,12 +132,71 @@ def _solve(
                 if plan.proof.status in GOOD or limits.over():
                     break
         if plan is None or not (plan.proof.status in GOOD or limits.over()):
-            plan = better(plan, decided(limits))
+            plan = better(plan, decider.plan(limits))
     stages = {stage.name: Stage(stage.objective, stage.bound) for stage in plan.proof.stages}
     timer.tell("done", len(plan.starts), stages)
     if options.deterministic:
         return plan
     return plan.model_copy(update={"timings_s": timer.laps()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Decider:
+    """Searches, reports and verifies."""
+
+    snapshot: Snapshot
+    plain: Facts
+    read: Facts
+    """The facts with the reservations that are due."""
+    thresholds: Thresholds
+    timer: Timer
+    prepared: Callable[[], Future[Prepared]]
+    made: Made
+    told: tuple[str, ...]
+    """Warnings."""
+
+    def plan(self, limits: Limits, beginning: Beginning | None = None) -> Plan:
+        """A plan that keeps all rules. Raises InternalError if it keeps breaking one."""
+        plan, broken = self._attempt(limits, beginning, frozenset())
+        spared: frozenset[str] = frozenset()
+        for number in range(SPARING):
+            # The verifier looks further for room beside a victim than the starter did.
+            if not broken or not all(violation.victim for violation in broken):
+                break
+            spared |= {violation.victim for violation in broken}
+            if number == SPARING - 1:
+                spared = frozenset(job.name for job in self.snapshot.jobs)
+            plan, broken = self._attempt(limits, None, spared)
+        if broken:
+            raise InternalError("; ".join(map(str, broken[:5])))
+        return plan
+
+    def _attempt(
+        self, limits: Limits, beginning: Beginning | None, spared: frozenset[str]
+    ) -> tuple[Plan, tuple[Violation, ...]]:
+        """A plan, and the rules that it breaks. `spared`: jobs that may not be stopped."""
+        timer, prepared = self.timer, self.prepared
+
+        def again(kept: Facts, beginning: Beginning | None = None) -> Round:
+            return searched(kept, self.thresholds, limits, timer, prepared, beginning, spared)
+
+        first = again(self.read, beginning)
+        kept, outcome = with_reservations(self.plain, self.read, first, again)
+        timer.lap("reserve")
+        plan = make_plan(
+            kept,
+            outcome,
+            self.plain,
+            limits,
+            fingerprint=prepared().result().fingerprint,
+            made=self.made,
+            warnings=self.told,
+        )
+        plan = as_repairs(self.snapshot, plan)
+        timer.lap("report")
+        verdict = verify(self.snapshot, plan, prepared().result())
+        timer.lap("verify")
+        return plan, verdict.violations
 
 
 def better(one: Plan | None, other: Plan) -> Plan:

@@ -196,14 +196,14 @@ def _around_guide(model: Model, limits: Limits, thresholds: Thresholds) -> Solut
     relaxed = LinearProgram(program)
     large = len(program.low) > thresholds.parts
     staging = limits.part(GUIDE_SHARE) if large else limits
-    guide = Guider(program, relaxed, _parts(model), limits, staging).guide()
+    guide = Guider(program, relaxed, parts_of(model), limits, staging).guide()
     if guide is None:
         return Solution(list(program.rest), {})
     settled = None if large or limits.over() else settle(model, guide, limits)
     if settled is None:
         # Placement takes what holds together of the guide; the rest is searched in its turn.
         return Solution(whole_part(guide.point).tolist(), {}, partial=True)
-    if limits.over() or as_good(program, guide, limits.gap, settled):
+    if not limits.proves or limits.over() or as_good(program, guide, limits.gap, settled):
         # Where whole numbers cost nothing against the guide, what is open is the bound, and a
         # search of the whole program does not sharpen that in any time that a round has.
         return Solution(settled, _promised(program, settled), relaxed)
@@ -263,7 +263,8 @@ def _good(program: Program, solution: Solution, gap: float) -> bool:
     )
 
 
-def _parts(model: Model) -> Parts:
+def parts_of(model: Model) -> Parts:
+    """What a guide must know of a model's columns."""
     columns = model.columns
     levels: defaultdict[int, list[Ints]] = defaultdict(list)
     for places in columns.places.values():

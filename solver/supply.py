@@ -52,17 +52,7 @@ def supply(
 
     `singled`: names of nodes that are to be classes of their own.
     """
-    needs: dict[Need, int] = {}
-    located: dict[Need, int] = {}
-    grain = 0
-    for shape in demand.shapes:
-        for alt in shape.alternatives:
-            way = alt.way
-            if 1 <= way.depth <= fabric.depth or way.segment:
-                located.setdefault(way.need, len(located))
-                grain = max(grain, way.depth, way.segment_depth)
-            else:
-                needs.setdefault(way.need, len(needs))
+    needs, located, grain = sort_needs(demand, fabric)
     classifier = Classifier(capacity, tuple(needs), tuple(located), profile)
     wanted = _wanted(demand, needs), _wanted(demand, located)
     groups: defaultdict[tuple[BinType, str], list[NodeState]] = defaultdict(list)
@@ -82,6 +72,23 @@ def supply(
         grain=grain,
         flows={key: tuple(pairs) for key, pairs in maker.flows.items()},
     )
+
+
+def sort_needs(demand: Demand, fabric: Tree) -> tuple[dict[Need, int], dict[Need, int], int]:
+    """The needs that may go anywhere, those that are counted by domain, each with its index, and
+    the depth of these domains."""
+    needs: dict[Need, int] = {}
+    located: dict[Need, int] = {}
+    grain = 0
+    for shape in demand.shapes:
+        for alt in shape.alternatives:
+            way = alt.way
+            if 1 <= way.depth <= fabric.depth or way.segment:
+                located.setdefault(way.need, len(located))
+                grain = max(grain, way.depth, way.segment_depth)
+            else:
+                needs.setdefault(way.need, len(needs))
+    return needs, located, grain
 
 
 class _Maker:
@@ -148,8 +155,7 @@ class _Maker:
         scale = int if self.profile.weight_milli is None else self.profile.weighted
         empty = scale(patterns[0].fragmentation)
         return tuple(
-            (p.counts, p.used, p.reserve, p.costs, scale(p.fragmentation) - empty)
-            for p in patterns
+            (p.counts, p.used, p.reserve, p.costs, scale(p.fragmentation) - empty) for p in patterns
         )
 
     def _many(self, bin_type: BinType) -> bool:

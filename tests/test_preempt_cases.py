@@ -242,9 +242,9 @@ def test_a_start_that_meets_a_guarantee_is_not_given_up_for_others_without_need(
     assert len(started(plan)) == 2
 
 
-def test_who_falls_short_by_this_round_s_own_victims_reclaims_nothing() -> None:
-    """`e` would stop both of `loses`, take back the start of `d`, and `d` would reclaim from `c`:
-    but `loses` had what it is guaranteed before the round."""
+def test_victims_are_those_that_leave_no_guarantee_short() -> None:
+    """The cheapest three that `e` could stop are all of `loses` and one of `gains`; then `loses`
+    would be short. One of `other` goes instead."""
     hosts = [b.node(f"n{i}", 1) for i in range(8)]
     parts = [
         running(name, f"n{i}", range(1), queue=queue, priority=tier)
@@ -265,4 +265,7 @@ def test_who_falls_short_by_this_round_s_own_victims_reclaims_nothing() -> None:
         b.job("e", 1, 4, queue="gains", priority="high", waited=600),
         promote_after_seconds=10**9,
     )
-    assert started(solve(snap, QUICK)) == ["d"]
+    plan = solve(snap, QUICK)
+    assert started(plan) == ["e"]
+    assert "o" in {stop.job for stop in plan.preempts}
+    assert plan.proof.stages[0].objective == 0

@@ -17,6 +17,11 @@ def add(problem: Problem, program: Program, columns: Columns) -> None:
     """Bins, slots and needs."""
     _bins(problem, program, columns)
     _pooled_bins(problem, program, columns)
+    flows(problem, program, columns)
+
+
+def flows(problem: Problem, program: Program, columns: Columns) -> None:
+    """Slots hold what their families are given of each need, and that is all that is asked for."""
     slots = _slot_supply(problem, columns)
     taken: defaultdict[tuple[int, Slot], list[tuple[int, int]]] = defaultdict(list)
     offered: defaultdict[tuple[int, Slot], list[tuple[int, int]]] = defaultdict(list)
@@ -98,21 +103,19 @@ def _pooled_bins(problem: Problem, program: Program, columns: Columns) -> None:
         scopes |= {domain: len(states) for domain, states in cls.cells.items()}
         for scope, bins in scopes.items():
             inside = [
-                (cls.slots[s], col) for (_, s, domain), col in mine.items()
-                if scope in ((), domain)
+                (cls.slots[s], col) for (_, s, domain), col in mine.items() if scope in ((), domain)
             ]
             for model in sorted({slot.model for slot, _ in inside if slot.gpus and slot.model}):
                 idle = cls.type.takes(model)
                 program.row(
                     [(col, slot.gpus) for slot, col in inside if slot.model == model],
-                    0, idle * bins,
+                    0,
+                    idle * bins,
                 )
             _pooled_pieces(program, cls, inside, bins)
             for d, have in enumerate(cls.type.free):
                 if have is not None:
-                    program.row(
-                        [(col, slot.need[d]) for slot, col in inside], 0, have * bins
-                    )
+                    program.row([(col, slot.need[d]) for slot, col in inside], 0, have * bins)
 
 
 def _pooled_pieces(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
 from trencadis.solver.bin_classes import BinClass
-from trencadis.solver.capacity import NodeState
 from trencadis.solver.demand import JobClass
 from trencadis.solver.fabric import Domain
+from trencadis.solver.model.class_room import ClassRoom
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.whole import Pattern
 from trencadis.solver.program import Program
-from trencadis.solver.room import fits, fits_on_part
-from trencadis.solver.shapes import Need, Way
+from trencadis.solver.shapes import Way
 
 Part = tuple[tuple[int, int], ...]
 """The located slots of a pattern, (slot, how many): all that a domain needs to know of it."""
@@ -66,6 +65,10 @@ class Columns:
     """By target of the facts."""
     charged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Account -> the terms that add up what the started jobs charge to it."""
+    gone: dict[str, int] = field(default_factory=dict)
+    """Victim -> 1 if it goes; only where the model decides that."""
+    freed: list[int] = field(default_factory=list)
+    """Nodes with so many GPUs idle once victims have gone."""
 
     def supply(self) -> set[int]:
         """The columns that say where things go; all others decide who starts."""
@@ -78,6 +81,7 @@ class Columns:
             self.pooled.values(),
             self.fillers.values(),
             self.cell_fillers.values(),
+            self.freed,
         )
         return set(chain.from_iterable(tables))
 
@@ -122,50 +126,10 @@ def _chord(part: list[int]) -> list[tuple[int, int]]:
     return [(length, slope) for length, slope in pieces if length]
 
 
-class Room:
-    """How many of a need fit where, by domain; worked out once per need."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.classes = problem.supply.classes
-        self._totals: dict[Need, int] = {}
-        self._domains: dict[tuple[Need, int], dict[Domain, int]] = {}
-
-    def of(self, need: Need, cls: BinClass, states: Sequence[NodeState]) -> int:
-        """On some nodes of one class."""
-        if cls.opened and bool(need.pieces) != cls.part:
-            # Slices and shares find their places on the parts, all others on the rest.
-            return 0
-        if cls.part:
-            # CPU and memory are those of many nodes: what they limit is in rows of their own.
-            return fits_on_part(need, cls.nodes[0], cls.type.column) * len(states)
-        if need.on_gpus:
-            return fits(need, states[0], cls.type.column) * len(states)
-        return sum(fits(need, state, cls.type.column) for state in states)
-
-    def total(self, need: Need) -> int:
-        """In the whole cluster."""
-        if need not in self._totals:
-            self._totals[need] = sum(self.of(need, cls, cls.nodes) for cls in self.classes)
-        return self._totals[need]
-
-    def by_domain(self, need: Need, depth: int) -> dict[Domain, int]:
-        """By domain of a depth."""
-        key = (need, depth)
-        if key not in self._domains:
-            room: defaultdict[Domain, int] = defaultdict(int)
-            for cls in self.classes:
-                for domain, states in cls.cells.items():
-                    number = self.of(need, cls, states)
-                    if number:
-                        room[domain[:depth]] += number
-            self._domains[key] = dict(sorted(room.items()))
-        return self._domains[key]
-
-
 def add_columns(problem: Problem, program: Program) -> Columns:
     """All columns with their bounds."""
     columns = Columns()
-    room = Room(problem)
+    room = ClassRoom(problem)
     shapes = problem.demand.shapes
     shape_room = [sum(_most(problem, room, alt.way) for alt in s.alternatives) for s in shapes]
     jobs: Counter[int] = Counter()
@@ -192,7 +156,7 @@ def counted_by_domain(problem: Problem, way: Way) -> bool:
     return way.segment > 0 or 1 <= way.depth <= problem.facts.fabric.depth
 
 
-def _most(problem: Problem, room: Room, way: Way) -> int:
+def _most(problem: Problem, room: ClassRoom, way: Way) -> int:
     if not counted_by_domain(problem, way):
         return room.total(way.need) // way.count
     by_domain = room.by_domain(way.need, max(way.depth, way.segment_depth))
@@ -220,7 +184,7 @@ def _class_columns(
 
 
 def _place_columns(
-    problem: Problem, program: Program, columns: Columns, room: Room, way: Way, jobs: int
+    problem: Problem, program: Program, columns: Columns, room: ClassRoom, way: Way, jobs: int
 ) -> None:
     if not counted_by_domain(problem, way):
         return
@@ -247,7 +211,7 @@ def _place_columns(
             places[domain] = program.column(0, min(jobs, most))
 
 
-def _supply_columns(problem: Problem, program: Program, columns: Columns, room: Room) -> None:
+def _supply_columns(problem: Problem, program: Program, columns: Columns, room: ClassRoom) -> None:
     supply = problem.supply
     families: defaultdict[int, list[BinClass]] = defaultdict(list)
     for cls in supply.classes:
@@ -272,7 +236,10 @@ def _supply_columns(problem: Problem, program: Program, columns: Columns, room: 
                 if most:
                     columns.cell_fillers[(need, family, domain)] = program.column(0, most)
     for c, cls in enumerate(supply.classes):
-        _fill_columns(program, columns, c, cls)
+        if cls.mixed:
+            _mixed_columns(problem, program, columns, room, c, cls)
+        else:
+            _fill_columns(program, columns, c, cls)
 
 
 def _fill_columns(program: Program, columns: Columns, c: int, cls: BinClass) -> None:
@@ -297,3 +264,20 @@ def _fill_columns(program: Program, columns: Columns, c: int, cls: BinClass) -> 
     for part in sorted(parts - {()}):
         for domain, states in cls.cells.items():
             columns.parts[(c, domain, part)] = program.column(0, len(states))
+
+
+def _mixed_columns(
+    problem: Problem, program: Program, columns: Columns, room: ClassRoom, c: int, cls: BinClass
+) -> None:
+    supply = problem.supply
+    for table, needs in ((cls.slot_of, supply.needs), (cls.located_slot_of, supply.located)):
+        for n, s in table.items():
+            cells = {(): cls.nodes} if cls.slots[s].located < 0 else cls.cells
+            for domain, states in cells.items():
+                most = room.of(needs[n], cls, states)
+                key = (c, s, domain)
+                if key in columns.pooled:
+                    column = columns.pooled[key]
+                    program.high[column] = max(program.high[column], most)
+                elif most:
+                    columns.pooled[key] = program.column(0, most)

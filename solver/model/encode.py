@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.build import Model
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.shapes import Shape
 
 
-def decisions_of(model: Model, ledger: Ledger) -> list[int]:
-    """Counts of who starts and which way; columns of supply are as if nothing started."""
+def decisions_of(model: Model, ledger: Ledger, gone: Container[str] = ()) -> list[int]:
+    """Counts of who starts and which way, and who goes; columns of supply are as if nothing did."""
     problem, columns, demand = model.problem, model.columns, model.problem.demand
     counts = list(model.program.rest)
     started = ledger.started
@@ -29,10 +31,13 @@ def decisions_of(model: Model, ledger: Ledger) -> list[int]:
         way = _way(problem, demand.shapes[shape], bundles)
         if way is not None:
             counts[columns.chosen[(shape, way)]] += 1
+    for name, column in columns.gone.items():
+        counts[column] = int(name in gone)
     index_of = problem.facts.books.index
     for column, target in zip(columns.shortfalls, problem.facts.targets, strict=True):
         account = index_of.get(("use", target.queue, target.model))
-        gained = 0 if account is None else ledger.used[account]
+        terms = [] if account is None else columns.charged.get(account, [])
+        gained = sum(amount * counts[charged] for charged, amount in terms)
         counts[column] = max(0, target.missing - gained)
     return counts
 

@@ -33,7 +33,7 @@ def add(problem: Problem, program: Program, columns: Columns) -> None:
             free[cls.family][d] += sum(state.free[d] for state in cls.nodes)
             for domain, states in cls.cells.items():
                 cell_free[(cls.family, domain)][d] += sum(state.free[d] for state in states)
-    use = _use(problem, columns, dims)
+    use = use_of(problem, columns, dims)
     for family, rows in use.items():
         if not (with_fillers or family in opened):
             continue
@@ -49,7 +49,8 @@ def add(problem: Problem, program: Program, columns: Columns) -> None:
     _keep_out_of_exclusive(problem, program, columns)
 
 
-def _use(problem: Problem, columns: Columns, dims: int) -> dict[int, list[Terms]]:
+def use_of(problem: Problem, columns: Columns, dims: int) -> dict[int, list[Terms]]:
+    """By pool and dimension: the terms that add up what is put there."""
     supply = problem.supply
     use: defaultdict[int, list[Terms]] = defaultdict(lambda: [[] for _ in range(dims)])
     pool = {cls.family: cls.pool for cls in supply.classes}

@@ -135,22 +135,27 @@ def classify(
     read: Facts, thresholds: Thresholds, split: frozenset[str], singled: frozenset[str]
 ) -> Problem:
     """Sorts jobs and nodes into classes. `split`, `singled`: jobs and nodes kept by themselves."""
-    queues = read.values.tree.queues
-
-    def alone(job: Job) -> bool:
-        return queues[job.queue].order == "strict_fifo"
-
-    wanted = demand(read.values, read.maker, read.books.charges, split, alone)
+    asked = wanted(read, split)
     have = supply(
         read.capacity,
-        wanted,
+        asked,
         read.admission,
         read.fabric,
         read.profile,
         thresholds.patterns,
         singled,
     )
-    return Problem(read, wanted, have, thresholds)
+    return Problem(read, asked, have, thresholds)
+
+
+def wanted(read: Facts, split: frozenset[str]) -> Demand:
+    """What waits, in classes; jobs of queues with a strict order, and `split`, by themselves."""
+    queues = read.values.tree.queues
+
+    def alone(job: Job) -> bool:
+        return queues[job.queue].order == "strict_fifo"
+
+    return demand(read.values, read.maker, read.books.charges, split, alone)
 
 
 def _can_run(

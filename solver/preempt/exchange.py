@@ -14,7 +14,7 @@ from trencadis.solver.ledger import Bundles, Ledger
 from trencadis.solver.model.problem import Facts, read_accounts
 from trencadis.solver.preempt.choose import Chooser
 from trencadis.solver.preempt.tally import Exchange
-from trencadis.solver.preempt.victims import Victim, surpluses, victims
+from trencadis.solver.preempt.victims import Victim, victims
 from trencadis.solver.preempt.world import as_counted
 from trencadis.solver.repair import stops_gang
 from trencadis.solver.score import owed
@@ -34,18 +34,16 @@ class Relieved:
 
 def relevant(read: Facts) -> dict[str, Victim]:
     """The victims that some rule could give to a waiting job of this snapshot."""
-    highest = min((worth.tier for worth in read.values.worth.values()), default=0)
-    short = {target.queue for target in read.targets if target.leaf and not target.model}
-    above = surpluses(read)
-
-    def could_go(victim: Victim) -> bool:
-        queue = victim.job.queue
-        spare = above.get((queue, ""), victim.units) >= victim.units
-        return victim.yields_below > highest or (spare and bool(short - {queue}))
-
     if not read.values.worth:
         return {}
-    return {name: victim for name, victim in victims(read).items() if could_go(victim)}
+    highest = min(worth.tier for worth in read.values.worth.values())
+    # A queue that is short may reclaim from any other; whose queue needs him is known in the end.
+    short = any(target.leaf for target in read.targets)
+    return {
+        name: victim
+        for name, victim in victims(read).items()
+        if short or victim.yields_below > highest
+    }
 
 
 def make_room(
@@ -78,7 +76,7 @@ def _exchanged(
     keep: bool,
 ) -> Relieved | None:
     """Victims and starts; `keep`: no start goes that a guarantee asks for."""
-    chooser = Chooser(read, _again(read, ledger.started), shape_of, candidates, keep=keep)
+    chooser = Chooser(read, again(read, ledger.started), shape_of, candidates, keep=keep)
     exchange = chooser.run(order(read))
     if not exchange.victims:
         return None
@@ -87,17 +85,17 @@ def _exchanged(
     # With a reprieve starts may go that others had to make room for: they are asked again.
     while number != len(exchange.victims):
         number = len(exchange.victims)
-        started = _spare(read, exchange, started, shape_of)
+        started = spare(read, exchange, started, shape_of)
     if not exchange.victims:
         return None
     facts = relieved(read, exchange.victims)
-    after = _again(facts, started)
+    after = again(facts, started)
     going = [unit for unit in order(facts) if not stops_gang(unit[0], exchange.victims)]
     complete(after, shape_of.__getitem__, going)
     return Relieved(facts, after, exchange)
 
 
-def _spare(
+def spare(
     read: Facts, exchange: Exchange, started: Starts, shape_of: Mapping[str, Shape]
 ) -> Starts:
     """Takes back each victim whose betters fit without, the dearest first; the starts that hold."""
@@ -171,17 +169,23 @@ def _without(read: Facts, gone: Mapping[str, Victim]) -> Snapshot:
     return read.snapshot.model_copy(update={"jobs": tuple(jobs)})
 
 
-def _again(facts: Facts, starts: Starts) -> Ledger:
-    """A ledger with these starts entered; what no longer fits is left out."""
+def again(facts: Facts, starts: Starts) -> Ledger:
+    """A ledger with these starts entered; what no longer fits, or may not, is left out."""
     ledger = Ledger(facts)
-    for name, (model, bundles) in starts.items():
-        enter(ledger, facts.values.eligible[name], model, bundles)
+    rest = dict(starts)
+    number = len(rest) + 1
+    # Whom a strict order holds back may go once others have.
+    while len(rest) < number:
+        number = len(rest)
+        for name, (model, bundles) in list(rest.items()):
+            if enter(ledger, facts.values.eligible[name], model, bundles):
+                del rest[name]
     return ledger
 
 
 def enter(ledger: Ledger, job: Job, model: str | None, bundles: Bundles) -> bool:
-    """Puts a start where it was, if it still fits there."""
-    if not ledger.take_all(job.name, bundles):
+    """Puts a start where it was, if it still fits there and limits let it."""
+    if not ledger.may_start([(job, model)]) or not ledger.take_all(job.name, bundles):
         return False
     ledger.start(job, model, bundles)
     return True
@@ -228,7 +232,7 @@ class Trial:
         self.facts = facts
         betters = exchange.betters(facts, started, below)
         self.starts = {name: start for name, start in started.items() if name in betters}
-        self.ledger = _again(facts, self.starts)
+        self.ledger = again(facts, self.starts)
         self.nodes = {node.name: node for node in facts.snapshot.nodes}
         self.on: defaultdict[str, list[str]] = defaultdict(list)
         """Starts by node."""
@@ -249,9 +253,7 @@ class Trial:
     def fits_without(self, victim: Victim, shape_of: Mapping[str, Shape]) -> bool:
         """Whether its betters find places with the victim back on its nodes."""
         ledger, job = self.ledger, victim.job
-        back = [
-            (task.node, self._need(job)) for task in victim.tasks if task.node in ledger.nodes
-        ]
+        back = [(task.node, self._need(job)) for task in victim.tasks if task.node in ledger.nodes]
         # Wherever its betters go, all of them and the victim need no more GPUs than there are.
         if self.idle is not None and sum(need.gpus for _, need in back) > self.idle:
             return False

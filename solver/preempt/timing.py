@@ -46,6 +46,17 @@ def waits_for(
     return {name: tuple(sorted(victims)) for name, victims in sorted(waiting.items())}
 
 
+def losses(read: Facts, gone: Mapping[str, Victim], nodes: Mapping[str, Node]) -> list[int]:
+    """By tier: what victims lose, less the spread that ends."""
+    total = [0] * len(read.snapshot.policy.tiers)
+    for victim in gone.values():
+        total[victim.tier] += victim.loss
+        if victim.task is None:
+            job, model = victim.job, running_model(victim.job, nodes)
+            total[victim.tier] -= spread_cost(read, job, job.allocation, model, nodes)
+    return total
+
+
 def changed_by(
     read: Facts,
     gone: Mapping[str, Victim],
@@ -54,12 +65,7 @@ def changed_by(
     nodes: Mapping[str, Node],
 ) -> list[int]:
     """By tier: the spread of what runs on, the loss of victims, and what starts pay for delay."""
-    total = list(constants)
-    for victim in gone.values():
-        total[victim.tier] += victim.loss
-        if victim.task is None:
-            job, model = victim.job, running_model(victim.job, nodes)
-            total[victim.tier] -= spread_cost(read, job, job.allocation, model, nodes)
+    total = [a + b for a, b in zip(constants, losses(read, gone, nodes), strict=True)]
     for name, victims in waiting.items():
         worth = read.values.worth[name]
         delay = delay_of(victims, gone)

@@ -12,7 +12,7 @@ from trencadis.solver.verify.kept import Kept, kept_of
 from trencadis.solver.verify.ledger import Ledger, Row
 from trencadis.solver.verify.lending import Lending
 from trencadis.solver.verify.order import Order
-from trencadis.solver.verify.preempted import changes, without
+from trencadis.solver.verify.preempted import changes, losses, without
 from trencadis.solver.verify.situation import Placed, Situation
 from trencadis.solver.verify.situation import Row as QueueRow
 from trencadis.solver.verify.stages import Stages, place_starts, states_after
@@ -48,6 +48,8 @@ class Facts:
     """Jobs that their strict queue holds back -> the job before them."""
     objective: Mapping[str, int]
     do_nothing: Mapping[str, int]
+    lost: Mapping[str, int]
+    """What victims lose, by stage."""
     kept: Kept
 
     def shape(self, job: Job) -> Shape:
@@ -99,6 +101,7 @@ def gather(
         blocked=order.blocked(started),
         objective=stages.values(starts, states, situation, changed),
         do_nothing=do_nothing,
+        lost=stages.of_tiers(losses(base, stages.costs, plan)),
         kept=kept,
     )
 

@@ -150,19 +150,25 @@ def loss(situation: Situation, job: Job) -> int:
     return max(1, -(-product // (1_000 * tau * situation.scale.unit)))
 
 
-def changes(situation: Situation, costs: Costs, plan: Plan) -> list[int]:
-    """By tier: what victims lose, less the spread that ends, and what delayed starts pay."""
+def losses(situation: Situation, costs: Costs, plan: Plan) -> list[int]:
+    """By tier: what victims lose, less the spread that ends."""
     total = [0] * len(situation.snapshot.policy.tiers)
     running = {entry.job.name: entry for entry in situation.running}
-    graces: Mapping[str, int] = {
-        stop.job: grace(situation, situation.jobs[stop.job]) for stop in plan.preempts
-    }
     for stop in plan.preempts:
         tier = situation.tiers[stop.job]
         total[tier] += loss(situation, situation.jobs[stop.job]) - costs.spread(running[stop.job])
     for resize in plan.resizes:
         job = situation.jobs[resize.job]
         total[situation.tiers[job.name]] += len(resize.remove) * shrink_loss(situation, job)
+    return total
+
+
+def changes(situation: Situation, costs: Costs, plan: Plan) -> list[int]:
+    """By tier: what victims lose, less the spread that ends, and what delayed starts pay."""
+    total = losses(situation, costs, plan)
+    graces: Mapping[str, int] = {
+        stop.job: grace(situation, situation.jobs[stop.job]) for stop in plan.preempts
+    }
     horizon = situation.snapshot.policy.horizon_seconds
     for start in plan.starts:
         if start.waits_for and start.job in situation.eligible:

@@ -27,7 +27,7 @@ def claims(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 
 def objective(facts: Facts, plan: Plan) -> Iterable[Violation]:
-    """Stages in order, each with its objective and what doing nothing costs."""
+    """Stages in order, each with its objective, what doing nothing costs and what victims lose."""
     said = [stage.name for stage in plan.proof.stages]
     if said != list(facts.objective):
         yield Violation("objective", f"the stages are {list(facts.objective)}, not {said}")
@@ -36,6 +36,7 @@ def objective(facts: Facts, plan: Plan) -> Iterable[Violation]:
         for what, value, found in (
             ("objective", stage.objective, facts.objective[stage.name]),
             ("do_nothing", stage.do_nothing, facts.do_nothing[stage.name]),
+            ("lost", stage.lost, facts.lost.get(stage.name, 0)),
         ):
             if value != found:
                 yield Violation("objective", f"stage {stage.name}: {what} is {found}, not {value}")
@@ -48,7 +49,7 @@ def bounds(_: Facts, plan: Plan) -> Iterable[Violation]:
         name = stage.name
         if stage.bound > stage.objective:
             yield Violation("bounds", f"stage {name}: the bound is above the objective")
-        room = stage.do_nothing - stage.bound
+        room = stage.do_nothing + stage.lost - stage.bound
         gap = (stage.objective - stage.bound) / room if room else 0.0
         if abs(gap - stage.gap) > TOLERANCE:
             yield Violation("bounds", f"stage {name}: the gap is {gap}, not {stage.gap}")

@@ -60,9 +60,7 @@ def form(situation: Situation, plan: Plan) -> Iterable[Violation]:
             yield Violation("preempts", f"job {start.job} waits for {name}, which goes on")
 
 
-def _shrinks(
-    situation: Situation, resize: Resize, gainers: list[str]
-) -> Iterable[Violation]:
+def _shrinks(situation: Situation, resize: Resize, gainers: list[str]) -> Iterable[Violation]:
     """What an elastic job gives up is its own, not too much, and makes room for someone."""
     job, gone = situation.jobs[resize.job], Counter(resize.remove)
     if gone - Counter(job.allocation):
@@ -91,9 +89,7 @@ def room(facts: Facts, plan: Plan) -> Iterable[Violation]:
     if plan.preempts or any(resize.remove for resize in plan.resizes):
         starts = place_starts(facts.base, (s for s in plan.starts if not s.waits_for))
         # Rules of nodes read no more than this.
-        now = replace(
-            facts, situation=facts.base, starts=starts, by_node=tasks_by_node(starts)
-        )
+        now = replace(facts, situation=facts.base, starts=starts, by_node=tasks_by_node(starts))
         for rule in rule_nodes.RULES:
             yield from rule(now, plan)
 
@@ -114,11 +110,16 @@ def legal(facts: Facts, plan: Plan) -> Iterable[Violation]:
 
 
 def reclaims(facts: Facts, name: str) -> bool:
-    """Whether a start gives its queue what it is guaranteed, and no more."""
-    row = (facts.base.jobs[name].queue, None)
-    target = facts.stages.targets.rows.get(row, 0)
-    after = facts.in_use.get(row, 0)
-    return facts.before.get(row, 0) < target and after <= facts.stages.targets.guarantees[row]
+    """Whether a start gives its queue what it is guaranteed, in all or on its GPU model, and no
+    more."""
+    queue, rows = facts.base.jobs[name].queue, facts.stages.targets.rows
+    models = {None, *(entry.model for entry in facts.starts if entry.job.name == name)}
+    return any(
+        facts.before.get(row, 0) < rows[row]
+        and facts.in_use.get(row, 0) <= facts.stages.targets.guarantees[row]
+        for row in ((queue, model) for model in models)
+        if row in rows
+    )
 
 
 def _short_after(facts: Facts, queue: str) -> bool:
@@ -164,13 +165,14 @@ def reprieve(facts: Facts, plan: Plan) -> Iterable[Violation]:
     for stop in plan.preempts:
         name = stop.job
         if could_stay(name, facts.base.tiers[name], back[name].tasks):
-            yield Violation("reprieve", f"job {name} need not stop: its betters fit without")
+            text = f"job {name} need not stop: its betters fit without"
+            yield Violation("reprieve", text, victim=name)
     for resize in plan.resizes:
         name = resize.job
         for task in dict.fromkeys(resize.remove):
             if could_stay(name, facts.base.tiers[name] + 1, (task,)):
                 text = f"job {name} need not give up its task on {task.node}"
-                yield Violation("reprieve", text)
+                yield Violation("reprieve", text, victim=name)
 
 
 class _Kept:

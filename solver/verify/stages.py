@@ -44,18 +44,20 @@ class Stages:
         waiting = self._by_tier(starts)
         for tier, cost in enumerate(changed):
             waiting[tier] += cost
-        if policy.priority_mode == "strict":
-            stages |= {
-                f"tier:{tier.name}": cost for tier, cost in zip(policy.tiers, waiting, strict=True)
-            }
-        else:
-            stages["wait"] = sum(waiting)
+        stages |= self.of_tiers(waiting)
         if policy.fragmentation == "weighted":
             last = next(reversed(stages))
             stages[last] += self.fragmentation.weighted_total_of(states.values())
         elif policy.fragmentation == "last":
             stages["fragmentation"] = self.fragmentation.total_of(states.values())
         return stages
+
+    def of_tiers(self, costs: Sequence[int]) -> dict[str, int]:
+        """Costs of tiers as costs of the stages of waiting."""
+        policy = self.of.snapshot.policy
+        if policy.priority_mode != "strict":
+            return {"wait": sum(costs)}
+        return {f"tier:{tier.name}": cost for tier, cost in zip(policy.tiers, costs, strict=True)}
 
     def _by_tier(self, starts: Sequence[Placed]) -> list[int]:
         cost = list(self._idle_cost)

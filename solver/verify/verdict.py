@@ -12,6 +12,8 @@ class Violation:
     rule: str
     """The rule's name, such as `gang` or `work-conserving`."""
     message: str
+    victim: str = ""
+    """The running job that need not stop or shrink, where that is the breach."""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.message}"

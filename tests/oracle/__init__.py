@@ -11,9 +11,11 @@ from oracle.enumerate import (
     lexicographic_optimum,
     outcomes,
 )
+from oracle.ground import Placed
 from oracle.values import Pricing, stage_names, stage_values
 
 __all__ = [
+    "Placed",
     "Pricing",
     "TooLarge",
     "conditional_optimum",
