@@ -6,6 +6,7 @@ from trencadis.models.check_allocations import check_allocations
 from trencadis.models.check_capacity import check_capacity
 from trencadis.models.check_cluster import check_cluster
 from trencadis.models.check_jobs import check_jobs
+from trencadis.models.check_layouts import check_layouts
 from trencadis.models.check_queues import check_queues
 from trencadis.models.faults import Fault, InvalidInputError
 from trencadis.models.snapshot import Snapshot
@@ -19,6 +20,7 @@ def check(snapshot: Snapshot) -> list[Fault]:
         *check_jobs(snapshot),
         *check_allocations(snapshot),
     ]
+    faults = faults or list(check_layouts(snapshot))
     if faults:
         raise InvalidInputError(faults)
     return check_capacity(snapshot)

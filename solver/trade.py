@@ -54,14 +54,20 @@ def searched(
     candidates = relevant(read)
     if not candidates:
         return search_and_place(read, thresholds, limits, timer, built, beginning)
+    outcome: Round | None = None
+    if _ample(read):
+        outcome = search_and_place(read, thresholds, limits, timer, built, beginning)
+        if _all_start(read, outcome):
+            return outcome
     trade = _Trade(read, candidates, spared, thresholds, limits, timer)
     built()
     offers = trade.offers()
     if beginning is None and any(trade.met(offer) for offer in offers):
         return trade.round(Ledger(read), offers)
-    outcome = search_and_place(read, thresholds, limits, timer, built, beginning)
-    if read.values.eligible.keys() <= outcome.ledger.started.keys():
-        return outcome  # everybody starts: by the reprieve, nobody may be stopped
+    if outcome is None:
+        outcome = search_and_place(read, thresholds, limits, timer, built, beginning)
+        if _all_start(read, outcome):
+            return outcome
     if not any(trade.met(offer) for offer in offers):
         going = {n: v for n, v in candidates.items() if v.job.name not in spared}
         room = make_room(read, outcome.ledger, outcome.shape_of, going)
@@ -69,6 +75,18 @@ def searched(
             offers += trade.settled(room.exchange.victims, room.ledger.started)
         timer.lap("preempt")
     return trade.round(outcome.ledger, offers)
+
+
+def _ample(read: Facts) -> bool:
+    """Whether there are as many idle GPUs as are asked for."""
+    idle = sum(state.idle_count for state in read.capacity.states)
+    asked = (job.minimum * job.request.gpus for job in read.values.eligible.values())
+    return sum(asked) <= idle
+
+
+def _all_start(read: Facts, outcome: Round) -> bool:
+    """Whether nobody waits: then, by the reprieve, nobody may be stopped either."""
+    return read.values.eligible.keys() <= outcome.ledger.started.keys()
 
 
 @dataclass(frozen=True, slots=True)

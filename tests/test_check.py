@@ -116,6 +116,26 @@ FAULTS: dict[str, tuple[Snapshot, str, str]] = {
         "$.nodes[0].mig[0].instances",
         "start at the same slice",
     ),
+    "mig instances that overlap": (
+        snapshot(
+            node(
+                "n1",
+                1,
+                model="A100-SXM4-40GB",
+                mig=(
+                    MigGpu(
+                        gpu=0,
+                        instances=(
+                            MigInstance(profile="3g.20gb", start=0),
+                            MigInstance(profile="2g.10gb", start=2),
+                        ),
+                    ),
+                ),
+            )
+        ),
+        "$.nodes[0].mig",
+        "3g.20gb at 0 and 2g.10gb at 2 of GPU 0 of node n1 overlap",
+    ),
     "parent not there": (
         snapshot(queue("q", "lab")),
         "$.queues[0].parent",
