@@ -112,6 +112,9 @@ class TaskAllocation(Record):
     mig: tuple[MigInstance, ...] = ()
     """MIG instances, in the order of `gpus`."""
     share: Share | None = None
+    expected: tuple[GpuIndex, ...] | None = None
+    """Where GPUs may be shared and their owner chooses them: those that the plan reckons with. A
+    witness that all of it fits; no one is told, and others may turn out."""
 
 
 class ArrayRef(Record):

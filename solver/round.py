@@ -14,6 +14,7 @@ from trencadis.models.check import check
 from trencadis.models.collector import paused_collector
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made, Status
+from trencadis.models.reckoned import as_told, reckoned
 from trencadis.solver.again import Beginning, Earlier, shares
 from trencadis.solver.clock import Clock, Limits
 from trencadis.solver.model.problem import Facts, Thresholds, facts
@@ -76,7 +77,9 @@ def solve(
     options = options or Options()
     stop = stop or threading.Event()
     with paused_collector():
-        return _solve(snapshot, options, stop, Timer(progress), earlier)
+        # By index even where the owner of a node chooses the GPUs: see docs/decisions/074.
+        plan = _solve(reckoned(snapshot), options, stop, Timer(progress), earlier)
+        return as_told(plan, snapshot)
 
 
 def _solve(

@@ -9,6 +9,7 @@ from trencadis.models import Job, Missing, Plan, PlanMismatchError, Snapshot, ap
 from trencadis.models.collector import paused_collector
 from trencadis.models.explanation import NEVER, Explanation, Reason, ReasonGroup, Report
 from trencadis.models.order import in_order
+from trencadis.models.reckoned import as_reckoned, reckoned
 from trencadis.solver.capacity import capacity
 from trencadis.solver.explain.ahead import competitors, freeable
 from trencadis.solver.explain.alone import Alone
@@ -51,7 +52,9 @@ class Explainer:
         self.snapshot, self.plan = in_order(snapshot), plan
         if plan.purpose != "round":
             raise PlanMismatchError("the plan only moves running jobs; a round says who waits")
-        self.following = with_spares(apply(self.snapshot, plan))
+        self.following = with_spares(reckoned(apply(self.snapshot, plan)))
+        self.plan = plan = as_reckoned(plan, self.snapshot)
+        self.snapshot = reckoned(self.snapshot)
         self.left = capacity(self.following)
         self.scene: Scene = scene_of(self.snapshot, plan, self.left)
         self.alone = Alone(

@@ -8,6 +8,7 @@ from trencadis.models import Move, Plan, Proof, Snapshot, StageProof, Status
 from trencadis.models.check import check
 from trencadis.models.order import in_order
 from trencadis.models.plan import Made
+from trencadis.models.reckoned import as_told, reckoned
 from trencadis.solver.metrics import metrics
 from trencadis.solver.migrate.compact import Compaction, compact
 from trencadis.solver.migrate.counted import by_index, by_number
@@ -39,13 +40,14 @@ def defrag(snapshot: Snapshot) -> Plan:
     the verifier. Raises InvalidInputError if the snapshot contradicts itself.
     """
     warnings = tuple(sorted(fault.message for fault in check(snapshot)))
-    snapshot = in_order(snapshot)
+    as_given = in_order(snapshot)
+    snapshot = reckoned(as_given)
     named = by_index(snapshot)
     if named != snapshot:
         plan = by_number(_defrag(named, warnings), snapshot)
         if not verify(snapshot, plan, prepare(snapshot)).violations:
-            return plan
-    return _defrag(snapshot, warnings)
+            return as_told(plan, as_given)
+    return as_told(_defrag(snapshot, warnings), as_given)
 
 
 def _defrag(snapshot: Snapshot, warnings: tuple[str, ...]) -> Plan:

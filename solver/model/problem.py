@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from trencadis.models import Job, Node, Snapshot
+from trencadis.models.reckoned import reckoned
 from trencadis.solver.accounts import Books, books
 from trencadis.solver.admission import Admission, admission
 from trencadis.solver.bin_classes import Supply
@@ -76,7 +77,7 @@ class Problem:
 
 def facts(snapshot: Snapshot) -> Facts:
     """Reads a snapshot; broken gangs as two jobs each, and spares marked."""
-    snapshot = as_read(snapshot)
+    snapshot = as_read(reckoned(snapshot))
     cap = capacity(snapshot)
     worths = values(snapshot, cap)
     fabric = tree(snapshot)

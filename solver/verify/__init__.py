@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trencadis.models import Plan, Snapshot, Start
 from trencadis.models.order import in_order
+from trencadis.models.reckoned import as_reckoned
 from trencadis.solver.verify import (
     mend,
     rule_claims,
@@ -78,6 +79,8 @@ def verify(snapshot: Snapshot, plan: Plan, prepared: Prepared | None = None) -> 
         prepared = prepare(snapshot)
     situation = prepared.situation
     broken = tuple(rule_form.fingerprint(prepared.fingerprint, plan))
+    broken += tuple(rule_form.finer(snapshot, plan))
+    plan = as_reckoned(plan, snapshot)
     if plan.purpose == "defrag":
         return _of_moves(prepared, plan, broken)
     broken += tuple(mend.replaced(snapshot, plan))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trencadis.models import Plan, TaskAllocation
+from trencadis.models import Plan, Snapshot, TaskAllocation
+from trencadis.models.reckoned import chooses
 from trencadis.solver.verify.situation import Situation
 from trencadis.solver.verify.verdict import Violation
 
@@ -15,6 +16,22 @@ def fingerprint(expected: str, plan: Plan) -> Iterable[Violation]:
     """The plan is for the snapshot with this fingerprint."""
     if plan.snapshot != expected:
         yield Violation("fingerprint", "the plan was made for another snapshot")
+
+
+def finer(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+    """Where the owner of a node chooses the GPUs, none is named; elsewhere none is expected."""
+    chosen = {node.name for node in snapshot.nodes if chooses(node)}
+    placed = [(start.job, task) for start in plan.starts for task in start.allocation]
+    placed += [(move.job, task) for move in plan.moves for task in move.to]
+    for entry in (*plan.resizes, *plan.repairs):
+        placed += [(entry.job, task) for task in entry.add]
+    for name, task in placed:
+        if task.node in chosen and task.gpus:
+            text = f"job {name} on node {task.node} names GPUs that others choose"
+            yield Violation("indices", text)
+        if task.node not in chosen and task.expected is not None:
+            text = f"job {name} on node {task.node} expects GPUs where it names them"
+            yield Violation("indices", text)
 
 
 def actions(_: Situation, plan: Plan) -> Iterable[Violation]:

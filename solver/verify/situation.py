@@ -8,6 +8,7 @@ from itertools import chain
 
 from trencadis.models import Job, Missing, Node, Snapshot, TaskAllocation
 from trencadis.models.base import seconds
+from trencadis.models.reckoned import reckoned
 from trencadis.solver.verify.demand import ineligible, tier_of
 from trencadis.solver.verify.fabric import Levels, common, levels_of
 from trencadis.solver.verify.knife import Knife
@@ -97,7 +98,7 @@ class Situation:
 
 def situate(snapshot: Snapshot) -> Situation:
     """Work out what the plan doesn't change; broken gangs as two jobs each."""
-    snapshot = mended(snapshot)
+    snapshot = mended(reckoned(snapshot))
     now, policy = seconds(snapshot.now), snapshot.policy
     scale, levels, tree = scale_of(snapshot), levels_of(snapshot), tree_of(snapshot)
     asks = _asks(snapshot, scale)

@@ -29,6 +29,49 @@ def has_mig(request: Request) -> bool:
     return bool(request.mig) or request.mig_memory_mib > 0 or request.mig_compute_milli > 0
 
 
+def by_index(snapshot: Snapshot) -> Snapshot:
+    """Shareable nodes whose GPUs others choose, as if the choice were ours: whoever has it can make
+    the same. What was expected of running jobs counts, unless something else has the GPU."""
+    others = {
+        node.name
+        for node in snapshot.nodes
+        if node.precision == "node"
+        and node.shareable
+        and node.nvlink.kind == "none"
+        and not node.mig
+    }
+    nodes = tuple(
+        node.model_copy(update={"precision": "gpu"}) if node.name in others else node
+        for node in snapshot.nodes
+    )
+    tenants = [job for job in snapshot.jobs if job.state in ("running", "draining")]
+    full: dict[tuple[str, int], int] = {}
+
+    def size(job: Job) -> int:
+        return job.request.share.gpu_milli if job.request.share else 1_000
+
+    for job in tenants:
+        for task in job.allocation:
+            for gpu in task.gpus or ():
+                full[task.node, gpu] = full.get((task.node, gpu), 0) + size(job)
+    found: dict[str, tuple[TaskAllocation, ...]] = {}
+    for job in tenants:
+        read = []
+        for task in job.allocation:
+            mine = task.expected if task.node in others and task.gpus is None else None
+            if mine and all(full.get((task.node, g), 0) + size(job) <= 1_000 for g in mine):
+                task = task.model_copy(update={"gpus": mine, "expected": None})  # noqa: PLW2901
+                for gpu in mine:
+                    full[task.node, gpu] = full.get((task.node, gpu), 0) + size(job)
+            read.append(task)
+        found[job.name] = tuple(read)
+    jobs = tuple(
+        job.model_copy(update={"allocation": found.get(job.name, job.allocation)})
+        for job in snapshot.jobs
+    )
+    return snapshot.model_copy(update={"nodes": nodes, "jobs": jobs})
+
+
 class Facts:
     """A snapshot with the quantities of §1 and §2 worked out."""
 
@@ -36,7 +79,7 @@ class Facts:
         self, snapshot: Snapshot, barred: Mapping[str, Collection[str]] | None = None
     ) -> None:
         """`barred`: nodes that are reserved for others, by job that may not use them."""
-        snapshot = two_jobs(snapshot)
+        snapshot = two_jobs(by_index(snapshot))
         self.snapshot = snapshot
         self.barred = barred or {}
         self.policy = snapshot.policy
