@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
+from trencadis.adapters.live.choices import Choices
 from trencadis.adapters.live.cluster import JobView, Reading
 from trencadis.adapters.live.config import Scope
 from trencadis.adapters.live.parts import Parts
@@ -22,6 +23,7 @@ class Ground:
         self._capacity: Capacity = capacity(snapshot)
         self._scope = scope
         self._parts = Parts(snapshot)
+        self._choices = Choices(snapshot)
         self._jobs = {job.name: job for job in snapshot.jobs}
         self._idle = {
             state.name: {model: set(indices) for model, indices in state.idle.items()}
@@ -77,7 +79,7 @@ class Ground:
             model, indices = taken
             chosen.setdefault(task.node, {}).setdefault(model, set()).update(indices)
         if Precondition.GPUS_IDLE in preconditions:
-            blocked = self._parts.take(job, tasks)
+            blocked = self._choices.take(job, tasks) or self._parts.take(job, tasks)
             if blocked is not None:
                 return blocked
         for node, models in chosen.items():

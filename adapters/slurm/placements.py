@@ -103,7 +103,8 @@ def _add(place: OnNode, entry: Gres, node: SlurmNode | None) -> None:
         return
     if entry.name in SHARED:
         place.parts[entry.name] = place.parts.get(entry.name, 0) + entry.count
-        place.parts_on = tuple(i for i, used in enumerate(entry.per_gpu) if used)
+        on = entry.indices or tuple(i for i, used in enumerate(entry.per_gpu) if used)
+        place.parts_on = (on if node is None else node.gpus_at(on)) or ()
     elif entry.is_gpu:
         indices = entry.indices
         if indices is not None and node is not None:

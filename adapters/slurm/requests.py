@@ -205,6 +205,7 @@ class _Reader:
         memory = self._memory(tasks, devices.gpus, cpus)
         if tasks > 100_000 or devices.gpus > 1_024:
             raise UnmappableError("more than 100,000 tasks, or more than 1,024 GPUs in a task")
+        self._on_one_gpu(tasks, devices, most)
         return Shape(
             tasks=tasks,
             request=Request(
@@ -219,6 +220,15 @@ class _Reader:
             licences=self.per["task"].licences | self.per["job"].licences,
             note=self.note,
         )
+
+    def _on_one_gpu(self, tasks: int, devices: Devices, most: int | None) -> None:
+        """What a job has of a node's shards is of one GPU (measured: docs/decisions/074)."""
+        for kind, wanted in devices.parts.items():
+            whole = self.parts.get(kind, wanted)
+            if wanted > whole:
+                raise UnmappableError(f"{wanted} {kind}s of one GPU, which has {whole}")
+        if devices.parts and tasks > 1 and most != 1:
+            raise UnmappableError("parts of one GPU for several tasks on a node")
 
     def _memory(self, tasks: int, gpus: int, cpus: int) -> int:
         if per_node := number(self.record.get("memory_per_node")):
@@ -238,8 +248,16 @@ class _Reader:
 
 
 def share_of(parts: dict[str, int], whole: dict[str, int]) -> Share | None:
-    """Shards or MPS units as a share of a GPU, rounded up."""
+    """Shards or MPS units as a share of a GPU.
+
+    Rounded down where a GPU has so few that no sum of shares can be taken for less than it is (its
+    square is at most 1,000): three of three fill a GPU. Else rounded up.
+    """
     if not parts:
         return None
-    milli = sum(-(-GPU_MILLI * n // max(1, whole.get(key, 1))) for key, n in parts.items())
+    milli = 0
+    for key, number in parts.items():
+        all_of_it = max(1, whole.get(key, 1))
+        up = 0 if all_of_it**2 <= GPU_MILLI else all_of_it - 1
+        milli += (GPU_MILLI * number + up) // all_of_it
     return Share(gpu_milli=max(1, min(GPU_MILLI, milli)))

@@ -21,7 +21,7 @@ from trencadis.adapters.slurm.fields import (
     text,
     truth,
 )
-from trencadis.adapters.slurm.gres import parse_gres
+from trencadis.adapters.slurm.gres import SHARED, parse_gres
 from trencadis.adapters.slurm.hostlist import HostlistError, expand
 from trencadis.adapters.slurm.live.config import SlurmConfig
 
@@ -229,7 +229,7 @@ def _gpus(record: Record, nodes: tuple[str, ...]) -> dict[str, tuple[int, ...] |
     found: dict[str, tuple[int, ...] | None] = {}
     for node, entry in zip(nodes, details, strict=True):
         try:
-            gpus = [gres for gres in parse_gres(text(entry)) if gres.is_gpu]
+            gpus = [gres for gres in parse_gres(text(entry)) if gres.is_gpu or gres.name in SHARED]
         except ValueError:
             continue
         indices = [gres.indices for gres in gpus]
