@@ -15,11 +15,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from loopback import free_ports
+from slurm_lab.gres import gres_conf
 
 PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 PROGRAMS = ("slurmctld", "slurmd", "squeue", "sinfo", "scontrol", "sbatch", "scancel")
@@ -46,7 +47,7 @@ SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=1024
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=2,batch_sched_delay=0
-GresTypes=gpu
+GresTypes=gpu,shard
 Licenses=meter:1
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/{topology}
@@ -104,9 +105,13 @@ class Lab:
         preempts: bool = False,
         blocks: bool = False,
         more: str = "",
+        gres: Mapping[str, str] | None = None,
     ) -> None:
+        """`gres`: of nodes that haven't eight whole GPUs, as `gpu:h100:4,shard:16`."""
+        names = [f"g{number}" for number in range(1, nodes + 1)]
+        self.gres = {name: (gres or {}).get(name, "gpu:h100:8") for name in names}
         self.directory = directory
-        self.names = [f"g{number}" for number in range(1, nodes + 1)]
+        self.names = list(self.gres)
         self.conf = directory / "slurm.conf"
         self.out = directory / "out"
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PLACES}
@@ -121,7 +126,7 @@ class Lab:
         port, *ports = free_ports(1 + len(self.names))
         lines = [
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={at} CPUs=64"
-            " RealMemory=512000 Gres=gpu:h100:8 State=UNKNOWN"
+            f" RealMemory=512000 Gres={self.gres[name]} State=UNKNOWN"
             for name, at in zip(self.names, ports, strict=True)
         ]
         self.conf.write_text(
@@ -136,10 +141,7 @@ class Lab:
             )
             + more
         )
-        listed = ",".join(self.names)
-        (self.directory / "gres.conf").write_text(
-            f"NodeName={listed} Name=gpu Type=h100 File={self.directory}/dev/nvidia[0-7]\n"
-        )
+        (self.directory / "gres.conf").write_text(gres_conf(self.gres, self.directory / "dev"))
         pairs = [self.names[i : i + 2] for i in range(0, len(self.names), 2)]
         what = "BlockName=block" if blocks else "SwitchName=leaf"
         fabric = [f"{what}{i} Nodes={','.join(pair)}" for i, pair in enumerate(pairs, 1)]
@@ -266,10 +268,15 @@ class Lab:
 
 @contextlib.contextmanager
 def lab(
-    directory: Path, nodes: int = 4, *, preempts: bool = False, blocks: bool = False
+    directory: Path,
+    nodes: int = 4,
+    *,
+    preempts: bool = False,
+    blocks: bool = False,
+    gres: Mapping[str, str] | None = None,
 ) -> Iterator[Lab]:
     """A running cluster that is gone afterwards. `blocks`: of two nodes, instead of switches."""
-    cluster = Lab(directory, nodes, preempts=preempts, blocks=blocks)
+    cluster = Lab(directory, nodes, preempts=preempts, blocks=blocks, gres=gres)
     with cluster.up():
         yield cluster
 

@@ -229,7 +229,7 @@ def _gpus(record: Record, nodes: tuple[str, ...]) -> dict[str, tuple[int, ...] |
     found: dict[str, tuple[int, ...] | None] = {}
     for node, entry in zip(nodes, details, strict=True):
         try:
-            gpus = [gres for gres in parse_gres(text(entry)) if gres.is_gpu or gres.name in SHARED]
+            gpus = [g for g in parse_gres(text(entry)) if g.name == "gpu" or g.name in SHARED]
         except ValueError:
             continue
         indices = [gres.indices for gres in gpus]
