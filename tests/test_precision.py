@@ -129,8 +129,8 @@ def test_shares_and_whole_gpus_of_a_node_chosen_as_a_whole_take_no_more_than_the
 def test_what_turned_out_otherwise_than_expected_is_not_reckoned_with() -> None:
     """The owner put a whole GPU's job where the share was expected: where that is, nobody knows."""
     where = TaskAllocation(node="n1", expected=(0,), share=HALF)
-    share = b.job("s", request=Request(share=HALF), allocation=(where,), state="running", start=b.NOW)
-    whole = b.job("w", 1, allocation=(b.at("n1", 0),), state="running", start=b.NOW)
+    share = b.running("s", where, request=Request(share=HALF))
+    whole = b.running("w", b.at("n1", 0))
     alone = reckoned(shared_node(share))
     assert alone.jobs[0].allocation == (TaskAllocation(node="n1", gpus=(0,), share=HALF),)
     assert reckoned(shared_node(share, whole)).jobs[0].allocation == (where,)

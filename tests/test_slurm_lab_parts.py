@@ -50,7 +50,7 @@ def test_shards_beside_whole_gpus(cluster: Lab, tmp_path: Path) -> None:
         assert given
         for job, gpus in given.items():
             assert len(gpus) == (1 if jobs[job].startswith("shard") else int(jobs[job][-1]))
-        parts = {job: int(what[-1]) if what.startswith("shard") else 4 for job, what in jobs.items()}
+        parts = {job: int(what[-1]) if "shard" in what else 4 for job, what in jobs.items()}
         told = sorted((at, word == "start", job) for word, job, at, _ in cluster.told())
         used = dict.fromkeys(range(4), 0)
         for _, begins, job in told:

@@ -256,8 +256,8 @@ def share_of(parts: dict[str, int], whole: dict[str, int]) -> Share | None:
     if not parts:
         return None
     milli = 0
-    for key, number in parts.items():
+    for key, amount in parts.items():
         all_of_it = max(1, whole.get(key, 1))
         up = 0 if all_of_it**2 <= GPU_MILLI else all_of_it - 1
-        milli += (GPU_MILLI * number + up) // all_of_it
+        milli += (GPU_MILLI * amount + up) // all_of_it
     return Share(gpu_milli=max(1, min(GPU_MILLI, milli)))

@@ -51,8 +51,8 @@ def never_in_pieces(scene: Scene, job: Job) -> Said:
             return Said(
                 Reason.KIND_OF_GPU,
                 f"asks for {wanted(job)}; where GPUs are shared the scheduler chooses them itself"
-                " (precision node), and NVLink or MIG makes a difference there. Maybe leave the job to"
-                " it.",
+                " (precision node), and NVLink or MIG makes a difference there. Maybe leave the"
+                " job to it.",
             )
         return Said(
             Reason.KIND_OF_GPU,

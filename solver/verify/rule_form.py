@@ -23,8 +23,8 @@ def finer(snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
     chosen = {node.name for node in snapshot.nodes if chooses(node)}
     placed = [(start.job, task) for start in plan.starts for task in start.allocation]
     placed += [(move.job, task) for move in plan.moves for task in move.to]
-    for entry in (*plan.resizes, *plan.repairs):
-        placed += [(entry.job, task) for task in entry.add]
+    placed += [(resize.job, task) for resize in plan.resizes for task in resize.add]
+    placed += [(repair.job, task) for repair in plan.repairs for task in repair.add]
     for name, task in placed:
         if task.node in chosen and task.gpus:
             text = f"job {name} on node {task.node} names GPUs that others choose"
