@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trencadis.models import Job, MigInstance, Node, Snapshot, TaskAllocation
-from trencadis.models.units import asks_for_mig, sizes
+from trencadis.models import Job, MigInstance, Node, Request, Snapshot, TaskAllocation
+from trencadis.models.units import asks_for_mig, sizes, takes_part
 from trencadis.solver.pieces import SHARE, UNLIMITED, Blank, Cut, ShareCut
 from trencadis.solver.slices import Cutter
 
@@ -33,6 +33,16 @@ def may_change_mode(snapshot: Snapshot, node: Node) -> bool:
     mode = snapshot.policy.mig.mode
     allowed = mode == "free" or (mode == "per_node" and node.mig_mode_changes)
     return allowed and node.precision == "mig" and not layout_fixed(snapshot, node)
+
+
+def parts_matter(snapshot: Snapshot, request: Request) -> bool:
+    """Whether what a task finds depends on GPUs in parts: it asks for some, or for whole GPUs that
+    GPUs in MIG mode may be turned into."""
+    if takes_part(request):
+        return True
+    return request.gpus > 0 and any(
+        node.mig and may_change_mode(snapshot, node) for node in snapshot.nodes
+    )
 
 
 def cuts_of(snapshot: Snapshot, knife: Cutter, node: Node, occupants: Occupants) -> Cuts:

@@ -12,6 +12,7 @@ from trencadis.solver.bin_types import bin_graph
 from trencadis.solver.capacity import NodeState
 from trencadis.solver.fabric import Domain, Tree
 from trencadis.solver.gpus import LinkGraph, subsets
+from trencadis.solver.pieces import NEVER, Cut, MigCut
 from trencadis.solver.shapes import Need, Way
 
 UNBOUNDED = 1_000_000_000
@@ -109,10 +110,20 @@ class Room:
         if (models, columns) not in self._idle:
             for state, column, paths in self.groups:
                 if columns >> column & 1:
-                    idle = sum(len(gpus) for model, gpus in state.idle.items() if model in models)
+                    # In MIG mode and turned into a whole one counts as idle, too.
+                    idle = sum(state.takes(model) for model in models)
                     found[idle] += sum(paths.values())
             self._idle[(models, columns)] = found
         return self._idle[(models, columns)]
+
+    def stay_in_mig(self, models: frozenset[str | None], columns: int) -> int:
+        """GPUs of the models on nodes in these columns that nobody uses, and that stay in MIG
+        mode."""
+        return sum(
+            sum(paths.values()) * sum(stays_in_mig(cut, models) for cut in state.cuts)
+            for state, column, paths in self.groups
+            if columns >> column & 1
+        )
 
     def numbers(self, need: Need) -> list[int]:
         """How many of a need a node of each group can take."""
@@ -140,6 +151,11 @@ class Room:
             whole = number // way.segment
             segments[domain[: way.depth]] += min(whole, way.most) if way.most else whole
         return any(number >= way.count // way.segment for number in segments.values())
+
+
+def stays_in_mig(cut: Cut, models: frozenset[str | None]) -> bool:
+    """Whether nobody uses a GPU in MIG mode, and that can't be turned off."""
+    return isinstance(cut, MigCut) and not cut.mask and cut.off == NEVER and cut.model in models
 
 
 def room_of(states: Iterable[NodeState], column: Mapping[str, int], fabric: Tree) -> Room:

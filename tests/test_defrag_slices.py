@@ -203,6 +203,27 @@ def test_a_slice_goes_where_its_cpus_are_free() -> None:
     assert plan.moves == ()
 
 
+def test_no_slice_moves_on_a_node_that_gives_more_cpus_than_it_has() -> None:
+    wants = Request(mig=(TWO,), cpu_milli=3_000)
+    mine = runs("r", at(TWO, 2)).model_copy(update={"request": wants})
+    for cpus, moves in ((3_000, 1), (2_000, 0)):
+        snap = snapshot(gpus((), cpu_milli=cpus), mine, asks("w", FOUR), policy=rules())
+        assert len(sound(snap).moves) == moves
+
+
+def test_what_moves_on_one_node_at_once_needs_cpus_for_both_places() -> None:
+    """As each is reckoned with where it was and where it goes; where that is too much, in turn."""
+    wants = Request(mig=(TWO,), cpu_milli=1_000)
+    jobs = [runs("a", at(TWO, 2)), runs("c", at(TWO, 2, 1)), runs("d", at(ONE, 6, 1))]
+    jobs = [one.model_copy(update={"request": wants}) for one in jobs[:2]]
+    waiting = [asks("v", FOUR), asks("w", FOUR)]
+    for cpus, steps in ((4_000, [1, 1]), (2_000, [1, 2])):
+        node_ = gpus((), (), cpu_milli=cpus)
+        plan = sound(snapshot(node_, jobs, waiting, policy=rules(2)))
+        assert [move.step for move in plan.moves] == steps
+        assert {name for move in plan.moves for name in move.lets_in} == {"v", "w"}
+
+
 # Corruption
 
 
@@ -407,8 +428,52 @@ def busy(draw: st.DrawFn) -> Snapshot:
     )
 
 
+@st.composite
+def crowded(draw: st.DrawFn) -> Snapshot:
+    """Services and single jobs on slices of one or two nodes with few CPUs, and who waits."""
+    table = find_table(A100)
+    assert table is not None
+    where = [("n1", 0), ("n1", 1), ("n2", 0)][: draw(st.integers(2, 3))]
+    taken: dict[tuple[str, int], set[int]] = {gpu: set() for gpu in where}
+    tasks: dict[str, list[TaskAllocation]] = {}
+    for _ in range(draw(st.integers(2, 7))):
+        profile = table.profile(draw(st.sampled_from((ONE, ONE, TWO, THREE))))
+        assert profile is not None
+        gpu, start = draw(st.sampled_from(where)), draw(st.sampled_from(profile.starts))
+        slots = set(range(start, start + profile.memory_slices))
+        if not slots & taken[gpu]:
+            taken[gpu] |= slots
+            tasks.setdefault(profile.name, []).append(at(profile.name, start, gpu[1], gpu[0]))
+    jobs: list[Job] = []
+    for name, here in tasks.items():
+        if draw(st.booleans()):
+            together = service(draw(st.integers(1, len(here))), *here)
+            jobs.append(together.model_copy(update={"name": f"s-{name}"}))
+        else:
+            jobs += [runs(f"j-{name}-{i}", task) for i, task in enumerate(here)]
+    cpus = draw(st.sampled_from((0, 2_000, 4_000)))
+    if cpus:
+        jobs = [
+            one.model_copy(
+                update={"request": one.request.model_copy(update={"cpu_milli": 500})}
+            )
+            for one in jobs
+        ]
+    wanted = draw(st.lists(st.sampled_from((TWO, THREE, FOUR, SEVEN)), min_size=1, max_size=3))
+    jobs += [asks(f"w{i}", profile) for i, profile in enumerate(wanted)]
+    nodes = [
+        gpus(
+            *[()] * number, name=name, cpu_milli=cpus, fabric=(draw(st.sampled_from("ab")),),
+            mig_reconfigure=draw(st.sampled_from((None, None, "forbid"))),
+        )
+        for name in ("n1", "n2")
+        if (number := sum(name == n for n, _ in where))
+    ]
+    return snapshot(nodes, jobs, levels=("rack",), policy=rules(draw(st.integers(1, 5))))
+
+
 @settings(max_examples=80, deadline=None)
-@given(busy(), st.booleans())
+@given(st.one_of(busy(), crowded()), st.booleans())
 def test_moves_of_slices_are_sound(snap: Snapshot, large: bool) -> None:
     """`large`: as on clusters that are not searched whole."""
     with pytest.MonkeyPatch.context() as patch:

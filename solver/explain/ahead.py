@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from trencadis.models import Job
 from trencadis.models.plan import Evidence
+from trencadis.solver.cuts import parts_matter
 from trencadis.solver.explain.case import Case
 from trencadis.solver.explain.loss import may_be_stopped
 from trencadis.solver.explain.place import Place
 from trencadis.solver.explain.said import Said, names, some
 from trencadis.solver.explain.scene import Scene
-from trencadis.solver.explain.sliced import in_pieces
 from trencadis.solver.explain.stop import Stopper
 
 
@@ -20,7 +20,8 @@ def competitors(scene: Scene, place: Place, job: Job, said: Said) -> Said:
     """
     worth = scene.facts.values.worth
     started = {name: worth[name].wait for name in scene.ledger.started}
-    found = Stopper(place.snapshot, place, parts=in_pieces(job)).cheapest(
+    parts = parts_matter(place.snapshot, job.request)
+    found = Stopper(place.snapshot, place, parts=parts).cheapest(
         job, scene.shape(job).models(), started
     )
     if found is None:

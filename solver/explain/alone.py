@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from trencadis.models import Snapshot
-from trencadis.models.units import takes_part
 from trencadis.solver.capacity import Capacity, NodeState, capacity, node_state
+from trencadis.solver.cuts import parts_matter
 from trencadis.solver.explain.allow import allowed, sharers
 from trencadis.solver.explain.menus import Occupants, occupants
 from trencadis.solver.explain.place import Place, place_of
@@ -144,7 +144,7 @@ class Alone:
         job = eligible_jobs(alone).get(name)
         if job is None:
             return False
-        states = self.states(alone, parts=takes_part(job.request))
+        states = self.states(alone, parts=parts_matter(alone, job.request))
         look = self.place(alone).look(job, states)
         models = {
             alternative.way.need.model

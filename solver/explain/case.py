@@ -10,6 +10,7 @@ from trencadis.models import Hold, Job, Snapshot
 from trencadis.models.explanation import Raise, Remedy
 from trencadis.models.units import takes_part
 from trencadis.solver.capacity import NodeState
+from trencadis.solver.cuts import parts_matter
 from trencadis.solver.explain.allow import allowed, sharers
 from trencadis.solver.explain.alone import Alone, only
 from trencadis.solver.explain.changes import with_raises, with_remedy, without_nodes
@@ -71,12 +72,17 @@ class Case:
     @cached_property
     def states(self) -> list[NodeState]:
         """The nodes as the plan leaves them."""
-        return self.alone.states(self.base, parts=self.parts)
+        return self.alone.states(self.base, parts=self.reads_parts)
 
     @property
     def parts(self) -> bool:
         """Whether the job asks for slices or a share."""
         return takes_part(self.job.request)
+
+    @cached_property
+    def reads_parts(self) -> bool:
+        """Whether what it finds depends on GPUs in parts."""
+        return parts_matter(self.base, self.job.request)
 
     @property
     def single(self) -> bool:
@@ -91,7 +97,7 @@ class Case:
         """Whether the job would start now if it asked for this instead, limits as they are."""
         if ask.runtime_seconds != self.job.runtime_seconds:
             open_ = without_nodes(self.raised, self.kept_from(ask))
-            states = self.alone.states(open_, parts=self.parts)
+            states = self.alone.states(open_, parts=self.reads_parts)
             if not self.alone.place(open_).fits(ask, states):
                 return False
         elif not self.fits(ask):
@@ -105,7 +111,7 @@ class Case:
     def later(self) -> Later:
         """The nodes as they empty if nothing starts."""
         place = self.alone.place(self.raised)
-        return Later(self.raised, place.supply, self.job, self.behind, parts=self.parts)
+        return Later(self.raised, place.supply, self.job, self.behind, parts=self.reads_parts)
 
     def fits_at(self, instant: datetime) -> bool:
         """Whether the job fits at a later time if nothing starts, limits aside."""

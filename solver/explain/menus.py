@@ -63,14 +63,15 @@ def menu(
     """The menu of a node; None if nothing fits whatever is stopped.
 
     `costs`: of the jobs that may be stopped. `cap`: the most needs on the node, 0 for any number.
-    `parts`: as of `node_state`, for a need of slices or shares. `first_below`: only one need more
+    `parts`: as of `node_state`, where GPUs in parts matter. `first_below`: only one need more
     matters, and only if it costs less than this.
     """
     victims = sorted({job.name for job, _ in here if job.name in costs})
     exact = len(victims) <= MOST_VICTIMS
     if need.linked and node.nvlink.kind == "none":
         return None
-    if _adds_up(node, here, need):
+    # What GPUs in MIG mode may be turned into depends on who is left.
+    if _adds_up(node, here, need) and not (node.mig and need.gpus and parts is not None):
         sums = Sums(node, here, need, victims, supply.resources)
         free, most = sums.number((), cap), sums.number(victims, cap)
         if most <= free:

@@ -192,6 +192,11 @@ def _short(scene: Scene, job: Job, ways: Sequence[Alternative]) -> Said:
         text = f"asks for {some(wanted, 'GPU')}; "
         text += f"{total:,}" if total else "none"
         text += f" that it may use {_are(max(1, total))} idle"
+        stay = room.stay_in_mig(models, columns)
+        if stay:
+            evidence["idle_in_mig_mode"] = stay
+            more = f"{stay:,} more" if total else f"{stay:,}"
+            text += f"; {more} {_are(stay)} idle in MIG mode, which can't be turned off there"
         return Said(Reason.NOT_ENOUGH_FREE, text, evidence)
     whole = sum(size // each * number for size, number in idle.items())
     evidence["slots"] = whole

@@ -35,7 +35,7 @@ class Stopper:
     """Finds victims on the nodes of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, place: Place, *, parts: bool = False) -> None:
-        """`parts`: for a job that asks for slices or a share."""
+        """`parts`: where GPUs in parts matter to the job."""
         self.snapshot, self.place = snapshot, place
         self.parts = snapshot if parts else None
         self.supply = place.supply
@@ -81,7 +81,7 @@ class Stopper:
         look = self.place.look(job, states)
         return max(
             (
-                len(state.idle.get(alternative.way.need.model or "", ()))
+                state.takes(alternative.way.need.model)
                 for alternative in look.ways
                 for state, column, _ in look.room.groups
                 if alternative.way.need.columns >> column & 1

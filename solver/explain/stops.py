@@ -31,7 +31,7 @@ def stop(case: Case) -> Remedy | str:
     )
     stopper: Stopper | GroupStopper = GroupStopper(case)
     if case.single:
-        stopper = Stopper(snapshot, case.place, parts=case.parts)
+        stopper = Stopper(snapshot, case.place, parts=case.reads_parts)
     before = -1
     for scope, allowed in scopes:
         costs = {other.name: loss(snapshot, other, sizes) for other in running if allowed(other)}

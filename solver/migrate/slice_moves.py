@@ -136,12 +136,16 @@ def _beside(yard: SliceYard, trip: SliceTrip, step: Sequence[SliceTrip]) -> bool
     for other in step:
         if other.mover.job.name == trip.mover.job.name or mine & {other.mover.gpu, other.gpu}:
             return False
-    node = trip.gpu[0]
-    if trip.mover.gpu[0] == node:
-        return True
-    coming = [o.mover.need for o in step if o.gpu[0] == node and o.mover.gpu[0] != node]
+    together = [*step, trip]
+    return all(_suffices(yard, one, [o for o in together if o is not one]) for one in together)
+
+
+def _suffices(yard: SliceYard, trip: SliceTrip, others: Sequence[SliceTrip]) -> bool:
+    """Whether CPU and memory suffice, with the others both where they were and where they go."""
+    node, own = trip.gpu[0], trip.mover.gpu[0]
+    coming = [other.mover.need for other in others if other.gpu[0] == node]
     return all(
-        have - sum(need[d] for need in coming) >= want
+        max(0, have + (want if own == node else 0) - sum(need[d] for need in coming)) >= want
         for d, (want, have) in enumerate(
             zip(trip.mover.need, yard.view.free[node], strict=True)
         )

@@ -166,7 +166,13 @@ class SliceYard:
         if self.knife.mig_cut(cut.model, [*_sorted(used), new], (), fixed=False) is None:
             return False
         here = self.tasks[mover.job.name][mover.index].node
-        return gpu[0] == here or self._may_go(trip)
+        if gpu[0] != here:
+            return self._may_go(trip)
+        # It needs what it has; a node that gives more than it has can't give that again.
+        return all(
+            have >= 0 or not want
+            for want, have in zip(mover.need, self.view.free[here], strict=True)
+        )
 
     def _may_go(self, trip: SliceTrip) -> bool:
         """Whether another node admits the task, has CPU and memory, and is near enough."""
