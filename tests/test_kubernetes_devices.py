@@ -89,7 +89,8 @@ def manager(world: World, then: str = "success") -> None:
         if own.get(STATE) == "pending":
             if then == "success":
                 made = Node(name="n", gpus=(GpuGroup(model="H100-80GB", count=2),))
-                layouts = applied(parse(CONFIGS)[own[CONFIG]], made)
+                (known,) = world.of("configmaps")
+                layouts = applied(parse(known["data"]["config.yaml"])[own[CONFIG]], made)
                 assert layouts is not None
                 slices, whole = offered(layouts)
                 offers = record["status"]["allocatable"]
@@ -225,9 +226,7 @@ def test_killed_while_a_layout_changes(
         assert "unschedulable" not in world.node(name)["spec"]
 
 
-def test_what_is_being_made_is_waited_for(
-    world: World, kubeconfig: Path, tmp_path: Path
-) -> None:
+def test_what_is_being_made_is_waited_for(world: World, kubeconfig: Path, tmp_path: Path) -> None:
     """Rounds go on while mig-manager works: no further node is cut for the same jobs."""
     for name in ("n3", "n4"):
         world.put("nodes", mig_node(name))
@@ -317,16 +316,80 @@ def test_a_pod_that_comes_in_between(world: World, kubeconfig: Path, tmp_path: P
     assert live.store.rows("SELECT kind FROM events WHERE kind = 'reconfigure-refused'")
 
 
-def test_layouts_no_configuration_has_room_for(
+def test_no_plan_counts_on_what_no_configuration_makes(
     world: World, kubeconfig: Path, tmp_path: Path
 ) -> None:
-    put(world, wishing("w", _7g_80gb=1))
+    """Of an H100's profiles the configurations have three, in numbers of their own."""
+    put(world, wishing("w", _7g_80gb=1), wishing("five", _1g_10gb=5))
     live = context(world, kubeconfig, tmp_path / "state", text=MIG_TEXT)
+    snapshot = live.cluster.read({}).snapshot
+    (table,) = snapshot.policy.mig.tables.values()
+    assert {p.name: p.most for p in table.profiles} == {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 2}
+    decided = plan(snapshot)
+    assert decided.starts == ()
+    assert [entry.job for entry in decided.pending] == ["ml/five", "ml/w"]
     running = loop(live, solve=plan)
     rounds(world, running, 4)
     assert not any(path.startswith("/api/v1/nodes") for _, path, _ in world.asked)
-    rows = live.store.rows("SELECT detail FROM events WHERE kind = 'reconfigure-skipped'")
-    assert "no MIG configuration" in rows[0][0]
+
+
+def test_what_is_there_may_stay_though_no_configuration_makes_it(
+    world: World, kubeconfig: Path
+) -> None:
+    """A node that was cut by hand has its slices; the other can't be made like it."""
+    for record in world.of("nodes"):
+        if record["metadata"]["name"] == "n1":
+            offers = record["status"]["allocatable"]
+            offers |= {"nvidia.com/gpu": "0", "nvidia.com/mig-7g.80gb": "2"}
+            record["status"]["capacity"] = offers
+            record["metadata"]["labels"][CONFIG] = "by-hand"
+    put(world, *(wishing(f"w{i}", _7g_80gb=1) for i in range(2)))
+    snapshot = cluster(world, kubeconfig, MIG_TEXT).read({}).snapshot
+    decided = plan(snapshot)
+    assert {start.allocation[0].node for start in decided.starts} == {"n1"}
+    assert len(decided.starts) == 2
+    assert decided.reconfigures == ()
+
+
+def test_a_mixture_that_no_configuration_makes(
+    world: World, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Slices of two configurations on one node: those of the higher tier get theirs."""
+    text = (
+        CONFIGS.partition("  half:")[0]
+        + """  all-1g:
+  - {devices: all, mig-enabled: true, mig-devices: {"1g.10gb": 7}}
+"""
+    )
+    (known,) = world.of("configmaps")
+    known["data"] = {"config.yaml": text}
+    world.node("n2")["spec"]["unschedulable"] = True
+    for name, value in (("urgent", 1_000), ("idle", 1)):
+        entry = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
+        world.put("priorityclasses", entry, "scheduling.k8s.io")
+    urgent = wishing("urgent", _3g_40gb=1)
+    idle = [wishing(f"idle{i}", _1g_10gb=1) for i in range(2)]
+    urgent["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    for entry in idle:
+        entry["spec"]["template"]["spec"]["priorityClassName"] = "idle"
+    put(world, urgent, *idle)
+    world.lasts = dict.fromkeys(("urgent", "idle0", "idle1"), 99)
+    # As by default, the next rounds come before those that look elsewhere are offered this again.
+    config = MIG_TEXT.replace("retry_after_seconds = 2", "retry_after_seconds = 60")
+    live = context(world, kubeconfig, tmp_path / "state", text=config)
+    assert len(plan(live.cluster.read({}).snapshot).starts) == 3
+    running = loop(live, solve=plan)
+    rounds(world, running, 5)
+    assert labels(world, "n1")[CONFIG] == "all-3g"
+    (pod,) = world.pods("urgent")
+    assert pod["status"]["phase"] == "Running"
+    told = live.store.rows("SELECT detail FROM events WHERE kind = 'start-skipped'")
+    assert any("gets no MIG layout with room for it" in detail for (detail,) in told)
+    # The others get theirs where there is a node for it.
+    del world.node("n2")["spec"]["unschedulable"]
+    rounds(world, running, 6)
+    assert labels(world, "n2")[CONFIG] == "all-1g"
+    assert all(pod["status"]["phase"] == "Running" for pod in world.pods())
 
 
 def test_handing_back_frees_the_nodes(world: World, kubeconfig: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from trencadis.adapters.live.context import Context
 from trencadis.adapters.live.ground import Ground, may_move, may_start, may_stop
 from trencadis.adapters.live.overlay import overlay
 from trencadis.adapters.live.reconcile import on_nodes, withdraw
-from trencadis.adapters.live.relayout import Change, avoid, change_layout, changes
+from trencadis.adapters.live.relayout import Change, avoid, change_layout, changes, waiting
 from trencadis.adapters.live.reserves import LONGEST, forget, keep, needless, taken
 from trencadis.adapters.live.store import Intent
 from trencadis.models import Job, Plan, Snapshot, Start
@@ -44,13 +44,13 @@ def carry_out(
         if isinstance(action, Reserve) and step.job in refused:
             step = replace(step, blocked=refused[step.job])  # noqa: PLW2901
         done.append(step)
+        if isinstance(action, Change):
+            avoid(context, action)
         if step.blocked is not None:
             context.skipped[step.kind, step.job] = step.blocked
             if told.get((step.kind, step.job)) != step.blocked:
                 kind = f"{step.kind}-skipped"
                 context.note(kind, step.job, logging.WARNING, reason=step.blocked)
-            if isinstance(action, Change):
-                avoid(context, plan, action)
         elif isinstance(action, Preempt):
             stops.preempt(context, action, reading.jobs[step.job], epoch)
         elif isinstance(action, Move):
@@ -79,15 +79,16 @@ def _steps(
     busy = {intent.job for intent in intents}
     counted_on = {node for intent in intents for node in _counted_on(intent)}
     # In a plan of moves layouts change for slices that move, and none does here.
-    changing = changes(context, plan, before, counted_on) if plan.purpose == "round" else {}
-    later = {start.job for start in plan.starts if changing.keys() & set(_nodes(start))}
+    rounds = plan.purpose == "round"
+    changing = changes(context, plan, reading, before, counted_on) if rounds else {}
+    later = waiting(plan, changing)
     stopped: set[str] = set()
     for preempt in sorted(plan.preempts, key=lambda action: action.job):
         view = reading.jobs.get(preempt.job)
         blocked = may_stop(preempt, before.get(preempt.job), view, scope, plan.now)
         if preempt.job in busy or preempt.job in stopped:
             blocked = "an action for it is under way"
-        elif preempt.makes_room_for and later.issuperset(preempt.makes_room_for):
+        elif preempt.makes_room_for and later.keys() >= set(preempt.makes_room_for):
             blocked = "what it makes room for waits for a MIG layout"
         if blocked is None:
             stopped.add(preempt.job)
@@ -116,8 +117,7 @@ def _steps(
         if start.job in busy or start.job in begun:
             blocked = "an action for it is under way"
         elif start.job in later:
-            node = min(changing.keys() & set(nodes))
-            blocked = f"node {node} is to get another MIG layout first: plan again then"
+            blocked = later[start.job]
         elif victims:
             # Its victims are still there: whether all is free is asked again when they have left.
             missing = sorted(victims - stopped - busy)

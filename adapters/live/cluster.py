@@ -102,9 +102,18 @@ class Layouts(Protocol):
     """
 
     def configuration(
-        self, node: str, entries: Sequence[Reconfigure], slices: Mapping[str, int], gpus: int
+        self,
+        node: str,
+        entries: Sequence[Reconfigure],
+        slices: Mapping[str, int],
+        gpus: int,
+        *,
+        stay: bool = False,
     ) -> Configuration:
-        """One with room for so many slices by profile, and whole GPUs."""
+        """One with room for so many slices by profile, and whole GPUs.
+
+        `stay`: what the node has now will do as well, and is told without a name.
+        """
 
     def change(self, node: str, name: str) -> None:
         """Keeps work away from the node and has it changed. Doing it twice does no harm."""

@@ -14,6 +14,7 @@ from trencadis.adapters.kubernetes.live.budgets import objection
 from trencadis.adapters.kubernetes.live.config import KubernetesConfig
 from trencadis.adapters.kubernetes.live.devices import Devices
 from trencadis.adapters.kubernetes.live.lists import NODES, Lists, read_lists, read_versions
+from trencadis.adapters.kubernetes.live.mig_limits import limited
 from trencadis.adapters.kubernetes.live.preemption import objections
 from trencadis.adapters.kubernetes.live.prepare import Prepared, prepare
 from trencadis.adapters.kubernetes.live.relayout import NodeLayouts
@@ -88,6 +89,8 @@ class KubernetesCluster:
         fitted = self._fitted(found, views)
         free = self.layouts.fitted(fitted, nodes, configs)
         fitted = fitted.model_copy(update={"nodes": free})
+        if configs:
+            fitted = limited(fitted, configs)
         return Reading(fitted, views, [*imported.warnings, *faults])
 
     def _fitted(self, snapshot: Snapshot, views: Mapping[str, JobView]) -> Snapshot:

@@ -53,6 +53,8 @@ class NodeLayouts:
     """The nodes of the last reading."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Those of them whose layout may change now."""
+    known: Configs = field(default_factory=dict)
+    """The configurations of the last reading."""
 
     # Reading
 
@@ -73,7 +75,7 @@ class NodeLayouts:
     def fitted(self, snapshot: Snapshot, raw: Sequence[Json], configs: Configs) -> tuple[Node, ...]:
         """The nodes of a snapshot, where only those keep a free hand that may get another one."""
         self.records = {records.name(node): node for node in raw}
-        self.nodes = {}
+        self.nodes, self.known = {}, configs
         busy = {
             task.node
             for job in snapshot.jobs
@@ -118,12 +120,21 @@ class NodeLayouts:
     # Acting
 
     def configuration(
-        self, node: str, entries: Sequence[Reconfigure], slices: Mapping[str, int], gpus: int
+        self,
+        node: str,
+        entries: Sequence[Reconfigure],
+        slices: Mapping[str, int],
+        gpus: int,
+        *,
+        stay: bool = False,
     ) -> Configuration:
         """One with room for all that the plan starts there."""
         there = self.nodes.get(node)
         if there is None:
             raise RefusedError("its MIG layout isn't ours to change now")
+        have, free = offered(present(there))
+        if stay and free >= gpus and all(have[name] >= n for name, n in slices.items()):
+            return Configuration("", have, free)
         wanted = list(present(there))
         for entry in entries:
             before = tuple(sorted(i.profile for i in entry.before))
@@ -131,7 +142,7 @@ class NodeLayouts:
                 raise RefusedError("its MIG layout has changed since")
             after = tuple(sorted(i.profile for i in entry.after))
             wanted[entry.gpu] = None if entry.turn_off else after
-        able = self._able(there, self.configs()[0])
+        able = self._able(there, self.known)
         name = choose(able, there, tuple(wanted), slices, gpus)
         if name is None:
             raise RefusedError("no MIG configuration of mig-manager's has room for the plan's jobs")
