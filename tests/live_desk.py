@@ -67,6 +67,13 @@ class LiveDesk:
         store.close()
         return [(job, json.loads(detail)) for job, detail in rows]
 
+    def rounds(self) -> int:
+        """How many have been decided."""
+        store = Store(self.state)
+        ((number,),) = store.rows("SELECT COUNT(*) FROM rounds")
+        store.close()
+        return int(number)
+
     def logged(self, lines: int) -> list[str]:
         """The end of what its processes said."""
         log = self.directory / "log"
