@@ -94,3 +94,30 @@ def test_who_could_not_start_again_is_never_stopped(cluster: Lab, tmp_path: Path
         finally:
             cluster.run("scancel", "-n", "interactive", check=False)
             interactive.wait(30)
+
+
+def test_a_gang_that_is_not_started_in_time_is_taken_back(cluster: Lab, tmp_path: Path) -> None:
+    """Its partition starts nothing any more when it is let go: it is held as before, on its user's
+    own terms, and started in the end."""
+    with desk_on(cluster, tmp_path, "recommend") as desk:
+        text = desk.config.read_text().replace("timeout_seconds = 20", "timeout_seconds = 2")
+        desk.config.write_text(text)
+        two = ("-p", "low", "-A", "alpha", "-N", "2", *NODE[4:])
+        gang = cluster.submit(1, *two)
+        plan = tmp_path / "plan.json"
+        desk("run", "--rounds", "1", "--plan-file", str(plan))
+        cluster.run("scontrol", "update", "PartitionName=low", "State=DOWN")
+        try:
+            desk("apply", str(plan), "--yes")
+            assert "ReqNodeList=g" in cluster.run("scontrol", "show", "job", gang)
+            with desk.running("run", "--workers", "2"):
+                cluster.wait(lambda: desk.events("rolled-back"), desk.tail)
+            told = cluster.run("scontrol", "show", "job", gang)
+            assert "ReqNodeList=(null)" in told
+            assert "Reason=JobHeldUser" in told
+        finally:
+            cluster.run("scontrol", "update", "PartitionName=low", "State=UP")
+        desk.config.write_text(text.replace('"recommend"', '"enforce"'))
+        with desk.running("run", "--workers", "2"):
+            desk.until_done([gang])
+        assert runs(cluster, [gang]) == {gang: 1}
