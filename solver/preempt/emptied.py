@@ -67,10 +67,11 @@ def _largest(classifier: Classifier, members: Sequence[NodeState], column: int) 
     graph = bin_graph(members[0].node) if first.graph is not None else None
     idle = first.idle
     if graph is None:
-        idle = tuple(
-            (model, max(len(state.idle.get(model, ())) for state in members))
-            for model, _ in first.idle
-        )
+        # GPUs in MIG mode that may be turned into whole ones count as such.
+        models = {model for state in members for model in state.idle}
+        models |= {cut.model for state in members for cut in state.cuts}
+        most = {model: max(state.takes(model) for state in members) for model in sorted(models)}
+        idle = tuple((model, gpus) for model, gpus in most.items() if gpus)
     parts = bool(classifier.cut)
     return BinType(
         column=column,

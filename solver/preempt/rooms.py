@@ -20,6 +20,7 @@ from trencadis.solver.model.columns import Columns
 from trencadis.solver.model.fillers import use_of
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.bins import Slot
+from trencadis.solver.pieces import closable
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.program import INFINITE, Program
 
@@ -154,8 +155,8 @@ class Rooms:
                 size = _Size(gpus, slots)
                 for state in cls.nodes:
                     now = self.now.get(state.name)
-                    if now is not None and model in now.idle:
-                        total += size.most(len(now.idle[model]), now.free)
+                    if now is not None and now.takes(model):
+                        total += size.most(now.takes(model), now.free)
         return total
 
     def _gpus(self, c: int, cls: BinClass) -> None:
@@ -191,14 +192,16 @@ class Rooms:
 
     def _states(self, state: NodeState, model: str, sizes: Sequence[_Size]) -> _Node:
         """What a node offers of a model, and what it may once victims have gone."""
-        gone = len(state.idle.get(model, ()))
+        # GPUs on which MIG may be turned off count as idle from the start, whoever must go first.
+        off = closable(state.cuts, model)
+        gone = len(state.idle.get(model, ())) + off
         there, now = self.on.get(state.name, ()), self.now.get(state.name)
         if now is None:
             # Who has the node for himself must go, and all of it is idle.
             (owner,) = [column for column, _, _, alone in there if alone]
             then = _Offer.of(gone, state.free, sizes)
             return _Node(_Offer.of(0, state.free, sizes), [(owner, then)])
-        idle = len(now.idle.get(model, ()))
+        idle = len(now.idle.get(model, ())) + off
         base = _Offer.of(idle, now.free, sizes)
         freed = [(column, gpus[model]) for column, gpus, _, _ in there if gpus.get(model)]
         beside = [column for column, gpus, _, _ in there if not gpus]

@@ -243,6 +243,6 @@ def _fit(needs: Sequence[Need], state: NodeState | None) -> bool:
     wanted: Counter[str] = Counter()
     for need in needs:
         wanted[need.model or ""] += need.gpus
-    idle = all(len(state.idle.get(m, ())) >= gpus for m, gpus in wanted.items() if gpus)
+    idle = all(state.takes(m) >= gpus for m, gpus in wanted.items() if gpus)
     beside = zip(*(need.need for need in needs), strict=True)
     return idle and all(sum(d) <= have for d, have in zip(beside, state.free, strict=True))
