@@ -192,6 +192,24 @@ def test_a_gpu_that_somebody_is_promised_stays_his() -> None:
     assert solve(snapshot).starts == ()
 
 
+def test_nobody_is_stopped_where_mig_can_be_turned_off_instead() -> None:
+    """Two jobs of a higher tier: one gets the GPU that was cut, for the other one is stopped."""
+    nodes = [cut(()), b.node("n2", 1, H100)]
+    victim = b.running("v", b.at("n2", 0), priority="low", ran=7_200)
+    jobs = [b.job(name, priority="high") for name in ("a", "c", "d")]
+    for number, stopped in ((1, 0), (2, 1), (3, 1)):
+        snapshot = b.snapshot(nodes, victim, jobs[:number])
+        plan = solve(snapshot)
+        assert verify(snapshot, plan).violations == ()
+        assert len(plan.starts) == min(2, number)
+        assert (len(plan.preempts), len(plan.reconfigures)) == (stopped, 1)
+        high = next(stage for stage in plan.proof.stages if stage.name == "tier:high")
+        assert high.bound <= high.objective
+        if number == 3:
+            # Without whom it was cut for, another one would wait.
+            assert high.bound < 2 * high.do_nothing // 3
+
+
 # Corruption
 
 
