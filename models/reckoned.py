@@ -108,6 +108,8 @@ def as_reckoned(plan: Plan, snapshot: Snapshot) -> Plan:
 def as_told(plan: Plan, snapshot: Snapshot) -> Plan:
     """A plan for the reckoned snapshot as one for the snapshot: what is named on such nodes is
     only expected there."""
+    if not any(map(chooses, snapshot.nodes)):
+        return plan
     known = {
         (job.name, now): before
         for job, after in zip(snapshot.jobs, reckoned(snapshot).jobs, strict=True)
