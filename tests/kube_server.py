@@ -290,7 +290,7 @@ class World:
                 return
         names = [node["metadata"]["name"] for node in self.of("nodes")]
         for node in [wanted] if wanted else names:
-            if node not in self.stuck and self._fits(pod, node):
+            if node in names and node not in self.stuck and self._fits(pod, node):
                 pod["spec"]["nodeName"] = node
                 pod["status"] |= {"phase": "Running", "startTime": stamp(self.now)}
                 pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
