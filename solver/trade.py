@@ -31,6 +31,11 @@ from trencadis.solver.shapes import Shape
 from trencadis.solver.timer import Timer
 
 NONE: frozenset[str] = frozenset()
+NEAR = 0.03
+"""Where many wait, a round is not solved in other ways if it is as near to the relaxation: room made
+job by job was never better there, and took longer than everything else."""
+SHARE = 0.5
+"""Part of the time left that picking victims may take."""
 FEW = 300
 """With so many waiting jobs, all of them are searched again once victims are picked. With more,
 those that the joint model starts, and as many that are next in line for their places."""
@@ -119,8 +124,10 @@ class _Trade:
         )
         timer.lap("join")
         staying = {name for name, victim in candidates.items() if victim.job.name in spared}
-        self.picked: Picked | None = pick(self.model, limits, staying)
+        self.picked: Picked | None = pick(self.model, limits.part(SHARE), staying)
         timer.lap("pick")
+        many = len(read.values.eligible) > FEW
+        self.near = max(limits.gap, NEAR) if many else limits.gap
         demand = self.model.problem.demand
         self.shape_of: Mapping[str, Shape] = {
             name: demand.shapes[shape] for name, shape in demand.shape_of.items()
@@ -165,7 +172,7 @@ class _Trade:
         """Whether the relaxation shows that hardly anything is better."""
         picked = self.picked
         return picked is not None and picked.met(
-            offer.cost, offer.lost, self.model, self.limits.gap
+            offer.cost, offer.lost, self.model, self.near
         )
 
     def round(self, ledger: Ledger, offers: list[_Offer]) -> Round:

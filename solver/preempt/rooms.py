@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 from trencadis.models import Node, TaskAllocation
@@ -21,69 +20,18 @@ from trencadis.solver.model.fillers import use_of
 from trencadis.solver.model.problem import Problem
 from trencadis.solver.patterns.bins import Slot
 from trencadis.solver.pieces import closable
+from trencadis.solver.preempt.offers import Offer, Size, Sizes
 from trencadis.solver.preempt.victims import Victim
 from trencadis.solver.program import INFINITE, Program
 
-STEPS = 6
-"""Amounts of CPU, of memory and of each resource beside a GPU that rows tell apart, about."""
 Terms = list[tuple[int, int]]
-
-
-class _Size:
-    """Tasks of so many GPUs or more, and what such tasks need beside them, by GPUs."""
-
-    def __init__(self, gpus: int, slots: Sequence[Slot]) -> None:
-        self.gpus, self.slots = gpus, frozenset(slots)
-        self.least = [
-            min(_beside(slot, gpus, d) for slot in slots) for d in range(len(slots[0].need))
-        ]
-
-    def most(self, gpus: int, free: Sequence[int]) -> int:
-        """How many tasks of this size so many GPUs hold with so much beside them."""
-        most = gpus // self.gpus
-        for have, want in zip(free, self.least, strict=True):
-            if want and have < most * want:
-                most = have * want.denominator // want.numerator
-        return most
-
-
-def _beside(slot: Slot, gpus: int, d: int) -> Fraction:
-    """What a task of a slot needs beside so many of its GPUs."""
-    return Fraction(slot.need[d], slot.gpus // gpus)
-
-
-def _sizes(slots: Sequence[Slot]) -> list[_Size]:
-    """All tasks of a size or more, and of these the ones that need so much beside a GPU or more:
-    few of them fit a node, however much the others leave over."""
-    found: dict[tuple[int, frozenset[Slot]], _Size] = {}
-    for gpus in sorted({slot.gpus for slot in slots if slot.gpus}):
-        large = [slot for slot in slots if slot.gpus >= gpus]
-        for d in range(len(large[0].need)):
-            steps = sorted({_beside(slot, gpus, d) for slot in large})
-            for least in steps[:: max(1, len(steps) // STEPS)]:
-                size = _Size(gpus, [slot for slot in large if _beside(slot, gpus, d) >= least])
-                found.setdefault((gpus, size.slots), size)
-    return list(found.values())
-
-
-class _Offer(NamedTuple):
-    """What a node offers in one of its states."""
-
-    gpus: int
-    tasks: tuple[int, ...]
-    """By size."""
-
-    @staticmethod
-    def of(gpus: int, free: Sequence[int], sizes: Sequence[_Size]) -> _Offer:
-        """With so many idle GPUs and so much beside them."""
-        return _Offer(gpus, tuple(size.most(gpus, free) for size in sizes))
 
 
 class _Node(NamedTuple):
     """What a node offers now, and (column, offer) of each state that victims can bring about."""
 
-    now: _Offer
-    then: list[tuple[int, _Offer]]
+    now: Offer
+    then: list[tuple[int, Offer]]
 
 
 def _part(node: _Node, size: int) -> tuple[int, Terms]:
@@ -152,7 +100,7 @@ class Rooms:
                 slots = [s for s in cls.slots if s.model == model and s.gpus >= gpus]
                 if not slots:
                     continue
-                size = _Size(gpus, slots)
+                size = Size(gpus, slots)
                 for state in cls.nodes:
                     now = self.now.get(state.name)
                     if now is not None and now.takes(model):
@@ -164,7 +112,7 @@ class Rooms:
         mine = {key: column for key, column in self.columns.pooled.items() if key[0] == c}
         for model in cls.type.counts() | {cut.model: 0 for cut in cls.type.cuts}:
             slots = [slot for slot in cls.slots if slot.model == model]
-            sizes = _sizes(slots)
+            sizes = Sizes(slots)
             states = {state.name: self._states(state, model, sizes) for state in cls.nodes}
             scopes: dict[Domain, Sequence[NodeState]] = {(): cls.nodes, **cls.cells}
             for scope, inside in scopes.items():
@@ -174,7 +122,7 @@ class Rooms:
                     if cls.slots[s].model == model and scope in ((), domain)
                 ]
                 there = [states[state.name] for state in inside]
-                for position, size in enumerate(sizes):
+                for position, size in enumerate(sizes.all):
                     terms = [
                         (column, slot.gpus // size.gpus)
                         for slot, column in taken
@@ -190,7 +138,7 @@ class Rooms:
         more = [(column, -amount) for _, changes in states for column, amount in changes]
         self.program.row([*terms, *more], -INFINITE, sum(have for have, _ in states))
 
-    def _states(self, state: NodeState, model: str, sizes: Sequence[_Size]) -> _Node:
+    def _states(self, state: NodeState, model: str, sizes: Sizes) -> _Node:
         """What a node offers of a model, and what it may once victims have gone."""
         # GPUs on which MIG may be turned off count as idle from the start, whoever must go first.
         off = closable(state.cuts, model)
@@ -199,24 +147,24 @@ class Rooms:
         if now is None:
             # Who has the node for himself must go, and all of it is idle.
             (owner,) = [column for column, _, _, alone in there if alone]
-            then = _Offer.of(gone, state.free, sizes)
-            return _Node(_Offer.of(0, state.free, sizes), [(owner, then)])
+            then = sizes.offer(gone, state.free)
+            return _Node(sizes.offer(0, state.free), [(owner, then)])
         idle = len(now.idle.get(model, ())) + off
-        base = _Offer.of(idle, now.free, sizes)
+        base = sizes.offer(idle, now.free)
         freed = [(column, gpus[model]) for column, gpus, _, _ in there if gpus.get(model)]
         beside = [column for column, gpus, _, _ in there if not gpus]
         aside = [need for _, gpus, need, _ in there if not gpus]
         kept = tuple(have - sum(need) for have, *need in zip(state.free, *aside, strict=True))
-        found: list[tuple[int, _Offer]] = []
+        found: list[tuple[int, Offer]] = []
         reached = _sums(idle, [gpus for _, gpus in freed], gone)
         for gpus in range(idle, gone + 1):
             if reached >> gpus & 1:
-                offer = _Offer.of(gpus, kept, sizes)
+                offer = sizes.offer(gpus, kept)
                 if gpus > idle:
                     found.append((self.program.column(0, 1), offer))
                 else:
                     offer = base
-                relieved = _Offer.of(gpus, state.free, sizes)
+                relieved = sizes.offer(gpus, state.free)
                 if relieved != offer:
                     found.append((self.program.column(0, 1), relieved))
                     terms = [(column, -1) for column in beside]
