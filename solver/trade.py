@@ -32,8 +32,8 @@ from trencadis.solver.timer import Timer
 
 NONE: frozenset[str] = frozenset()
 NEAR = 0.03
-"""Where many wait, a round is not solved in other ways if it is as near to the relaxation: room made
-job by job was never better there, and took longer than everything else."""
+"""Where many wait, a round is not solved in other ways if all stages but the last are so near to
+the relaxation: room made job by job was never better there, and takes longer than all the rest."""
 SHARE = 0.5
 """Part of the time left that picking victims may take."""
 FEW = 300
@@ -126,8 +126,6 @@ class _Trade:
         staying = {name for name, victim in candidates.items() if victim.job.name in spared}
         self.picked: Picked | None = pick(self.model, limits.part(SHARE), staying)
         timer.lap("pick")
-        many = len(read.values.eligible) > FEW
-        self.near = max(limits.gap, NEAR) if many else limits.gap
         demand = self.model.problem.demand
         self.shape_of: Mapping[str, Shape] = {
             name: demand.shapes[shape] for name, shape in demand.shape_of.items()
@@ -170,10 +168,13 @@ class _Trade:
 
     def met(self, offer: _Offer) -> bool:
         """Whether the relaxation shows that hardly anything is better."""
-        picked = self.picked
-        return picked is not None and picked.met(
-            offer.cost, offer.lost, self.model, self.near
-        )
+        if self.picked is None:
+            return False
+        gaps = self.picked.gaps(offer.cost, offer.lost, self.model)
+        if all(gap <= self.limits.gap for gap in gaps):
+            return True
+        many = len(self.read.values.eligible) > FEW
+        return many and all(gap <= NEAR for gap in gaps[:-1])
 
     def round(self, ledger: Ledger, offers: list[_Offer]) -> Round:
         """The best of the offers, or the round without victims. `ledger`: its starts."""

@@ -34,14 +34,15 @@ class Picked:
     """By stage, with parts of victims and of starts: about what a plan may come to at best."""
     relaxed: LinearProgram
 
-    def met(self, cost: Sequence[int], lost: Sequence[int], model: Model, gap: float) -> bool:
-        """Whether a plan of such costs by stage, with what victims lose, is about as good."""
+    def gaps(self, cost: Sequence[int], lost: Sequence[int], model: Model) -> list[float]:
+        """How far a plan of such costs, with what victims lose, is from that, stage by stage."""
+        found = []
         stages = [stage for stage in model.program.objectives if stage.name != FRAGMENTATION]
         for stage, reached, gone in zip(stages, cost, lost, strict=True):
             best = self.values.get(stage.name, 0.0)
-            if reached - best > gap * max(0.0, stage.value(model.program.rest) + gone - best):
-                return False
-        return True
+            above, room = reached - best, stage.value(model.program.rest) + gone - best
+            found.append(above / room if room > 0 else float(above > 0))
+        return found
 
 
 def pick(model: Model, limits: Limits, staying: Container[str] = ()) -> Picked | None:
