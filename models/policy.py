@@ -69,6 +69,7 @@ class Budget(Record):
     jobs_per_day_milli: Milli = 200
     per_job_and_day: Count = 2
     reclaim_jobs: Count = 10
+    """Of these jobs, those that stop for no job of a higher tier but for a queue's guarantee."""
     moves: Count = 0
     """Jobs that a plan may move, less those moved in the last hour; 0 turns migration off."""
     lost_gpu_hours_per_day: Count | None = None

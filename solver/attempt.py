@@ -57,6 +57,8 @@ def search_and_place(
             break
         rest = residual(read, ledger)
     assert outcome is not None
+    # Counts may have found no place for who comes first.
+    ledger.withdraw_passing()
     complete(ledger, outcome.shape_of.__getitem__, order(read))
     timer.lap("complete")
     return outcome

@@ -194,6 +194,17 @@ class Ledger:
         whole = bin_fragmentation(profile, node.state, state.idle, state.free)
         return whole + profile.cuts_cost(cuts)
 
+    def withdraw_passing(self) -> None:
+        """Undoes starts of strict queues that pass someone who waits, and of their groups."""
+        eligible = self.facts.values.eligible
+        while True:
+            started = self.started
+            passing = {n for n in started if not self._heads.open(eligible[n], started, ())}
+            if not passing:
+                return
+            groups = {eligible[name].group for name in passing} - {None}
+            self.withdraw([n for n in started if n in passing or eligible[n].group in groups])
+
     def withdraw(self, names: Iterable[str]) -> None:
         """Undoes starts."""
         for name in names:

@@ -77,7 +77,10 @@ def affordable(situation: Situation, gone: Gone) -> bool:
     hour = max(8 * budget.jobs, -(-situation.scale.gpus * budget.gpus_per_hour_milli // 1_000))
     freed = sum(len(job.allocation) * job.request.gpus for job in stopped)
     within = freed <= max(0, hour - used.preempted_gpus_last_hour)
-    return len(stopped) <= min(per_round, per_day) and within
+    highest = min((situation.tiers[name] for name in situation.eligible), default=0)
+    reclaimed = sum(1 for job in stopped if situation.tiers[job.name] <= highest)
+    enough = len(stopped) <= min(per_round, per_day) and reclaimed <= budget.reclaim_jobs
+    return enough and within
 
 
 def without(snapshot: Snapshot, gone: Gone) -> Snapshot:

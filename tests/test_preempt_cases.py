@@ -101,6 +101,31 @@ def test_a_guarantee_is_reclaimed_once_and_then_all_is_quiet() -> None:
     assert not third.preempts
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_a_guarantee_reclaims_from_no_more_jobs_than_its_budget_has(most: int) -> None:
+    now = b.snapshot(
+        b.node("n0"),
+        b.queue("owed", guarantee=8),
+        b.queue("over"),
+        [
+            running(name, "n0", range(4 * i, 4 * i + 4), priority="normal", queue="over")
+            for i, name in enumerate(("v0", "v1"))
+        ],
+        [waiting(name, 4, priority="normal", queue="owed") for name in ("p0", "p1")],
+        preemption=Preemption(budget=Budget(jobs=5, reclaim_jobs=most)),
+    )
+    plan = solve(now, QUICK)
+    assert len(victims(plan)) == len(started(plan)) == most
+    assert plan.proof.stages[0].bound == plan.proof.stages[0].objective == 8_000 - 4_000 * most
+    less = now.policy.preemption.budget.model_copy(update={"reclaim_jobs": max(0, most - 1)})
+    rules = now.policy.preemption.model_copy(update={"budget": less})
+    policy = now.policy.model_copy(update={"preemption": rules})
+    stricter = now.model_copy(update={"policy": policy})
+    told = plan.model_copy(update={"snapshot": stricter.fingerprint()})
+    broken = {violation.rule for violation in verify(stricter, told).violations}
+    assert broken == ({"budget"} if most else set())
+
+
 def test_victims_are_planned_together() -> None:
     low = [running(name, "n0", range(4 * i, 4 * i + 4)) for i, name in enumerate("xyz")]
     plan = solve(b.snapshot(b.node("n0", 12), low, waiting("a", 8), waiting("b", 8)), QUICK)

@@ -113,6 +113,9 @@ def _budgets(
     whole = [(columns.gone[name], v) for name, v in candidates.items() if v.task is None]
     program.row([(column, 1) for column, _ in whole], -INFINITE, left.jobs)
     program.row([(column, victim.gpus) for column, victim in whole], -INFINITE, left.gpus)
+    highest = min(worth.tier for worth in read.values.worth.values())
+    reclaimed = [(column, 1) for column, victim in whole if victim.yields_below <= highest]
+    program.row(reclaimed, -INFINITE, left.reclaimed)
     tasks: defaultdict[str, list[str]] = defaultdict(list)
     for name, victim in candidates.items():
         if victim.task is not None:

@@ -73,10 +73,7 @@ def _settled(
             exchange.reclaims = uses.reclaims(exchange.victims, ledger.started)
             exchange.winners, busy = _winners(read, exchange, ledger)
             wrong = uses.unlawful(exchange, ledger.started)
-            # Who leaves a limit's room, but no node's, makes room for nobody.
-            for name, victim in exchange.victims.items():
-                if busy.isdisjoint(task.node for task in victim.tasks):
-                    wrong.append(name)
+            wrong += _beyond(read, exchange, busy)
             if not wrong:
                 return Relieved(facts, ledger, exchange)
             for name in set(wrong):
@@ -215,9 +212,26 @@ class _Uses:
         return found
 
 
-def _winners(read: Facts, exchange: Exchange, ledger: Ledger) -> tuple[set[str], set[str]]:
+def _beyond(read: Facts, exchange: Exchange, busy: Mapping[str, int]) -> list[str]:
+    """Victims that leave a limit's room, but no node's, and those beyond the budget of guarantees,
+    the smallest first. `busy`: highest tier of the starts that victims make room for, by node."""
+    wrong, reclaimed = [], []
+    for name, victim in exchange.victims.items():
+        tiers = [busy[task.node] for task in victim.tasks if task.node in busy]
+        if not tiers:
+            wrong.append(name)
+        elif victim.task is None and min(tiers) >= victim.yields_below:
+            reclaimed.append(name)
+    most = allowance(read.snapshot, read.capacity.gpus).reclaimed
+    reclaimed.sort(key=lambda name: (-exchange.victims[name].gpus, name))
+    return wrong + reclaimed[most:]
+
+
+def _winners(
+    read: Facts, exchange: Exchange, ledger: Ledger
+) -> tuple[set[str], dict[str, int]]:
     """The starts for which victims make room: those on their nodes that may have them, where not
-    all such starts fit into what was idle before. And these nodes."""
+    all such starts fit into what was idle before. And of these nodes the highest tier of such."""
     on: defaultdict[str, int] = defaultdict(int)
     for victim in exchange.victims.values():
         for task in victim.tasks:
@@ -228,8 +242,9 @@ def _winners(read: Facts, exchange: Exchange, ledger: Ledger) -> tuple[set[str],
             if node in on and exchange.betters(read, [name], on[node]):
                 arrivals[node].append((name, need))
     states = {state.name: state for state in read.capacity.states}
+    worth = read.values.worth
     busy = {
-        node
+        node: min(worth[name].tier for name, _ in there)
         for node, there in arrivals.items()
         if not _fit([need for _, need in there], states.get(node))
     }

@@ -98,6 +98,15 @@ def legal(facts: Facts, plan: Plan) -> Iterable[Violation]:
     """A victim is of a lower tier than a start it makes room for, or a guarantee is reclaimed; a
     task that an elastic job gives up may be of the same tier."""
     tiers = facts.base.tiers
+    most = facts.base.snapshot.policy.preemption.budget.reclaim_jobs
+    reclaimed = [
+        stop.job
+        for stop in plan.preempts
+        if all(tiers[gainer] >= tiers[stop.job] for gainer in stop.makes_room_for)
+    ]
+    if len(reclaimed) > most:
+        text = f"{len(reclaimed)} jobs are stopped for guarantees alone, {most} may be"
+        yield Violation("budget", text)
     actions = [(stop.job, tiers[stop.job], stop.makes_room_for) for stop in plan.preempts]
     actions += [(r.job, tiers[r.job] + 1, r.makes_room_for) for r in plan.resizes if r.remove]
     for name, below, gainers in actions:
