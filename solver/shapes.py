@@ -256,6 +256,10 @@ class ShapeMaker:
             if way is not None:
                 cheapest = price
                 found.append(Alternative(way, price))
+        # Tasks that must share a node may talk as if they did not.
+        apart_there = Way(bundle(n, False), 1, node_depth, 0, 0)
+        if all(alt.way.depth == node_depth and alt.way != apart_there for alt in found) and found:
+            found.append(Alternative(apart_there, cost(fabric.depth)))
         return found
 
     def _near(

@@ -85,6 +85,21 @@ def test_shares_take_memory_that_idle_gpus_beside_them_lack(gpus: int, spare: in
     solve_exactly(case)
 
 
+@pytest.mark.parametrize("leaf", [0, 30, 200])
+def test_tasks_that_must_share_a_node_may_talk_as_if_they_were_apart(leaf: int) -> None:
+    """Over PCIe by itself, or over the network: whatever is less. NVLink is for who gains more."""
+    case = build.snapshot(
+        build.node("nvlink", gpus=4, fabric=("a",), nvswitch=True),
+        build.node("pcie", gpus=4, fabric=("a",)),
+        build.job("pair", gpus=1, tasks=2, required="node", waited=600),
+        build.job("wide", gpus=2, tasks=2, waited=600),
+        levels=("leaf",),
+        slowdown_milli={"leaf": leaf, "cluster": 300, "pcie": 150},
+        horizon_seconds=3_600,
+    )
+    solve_exactly(case)
+
+
 def assert_bounds_hold(snapshot: Snapshot, plan: Plan) -> None:
     """bound <= optimum given what earlier stages achieved <= objective, stage by stage."""
     achieved = objectives(plan)

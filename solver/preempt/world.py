@@ -29,9 +29,10 @@ class Offer:
 
 
 def as_counted(state: NodeState) -> NodeState:
-    """The node with only the number of its idle GPUs known, as before someone left it."""
+    """The node with only the number of its idle GPUs known, as before someone left it: it takes
+    neither slices nor shares."""
     idle = {model: tuple(range(len(gpus))) for model, gpus in state.idle.items()}
-    return replace(state, counted=True, idle=idle)
+    return replace(state, counted=True, idle=idle, cuts=(), cut_gpus=(), blanks={})
 
 
 class World:
