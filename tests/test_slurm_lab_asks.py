@@ -186,6 +186,8 @@ def test_rounds_preempt(cluster: Lab, tmp_path: Path) -> None:
             low = [cluster.submit(90, *NODE, "-p", "low") for _ in cluster.names]
             with desk.running("run", "--workers", "2"):
                 cluster.wait(lambda: len(desk.events("started")) == 4, desk.tail)
+                # Who is stopped before he has said that he runs would be counted once.
+                cluster.wait(lambda: runs(cluster, low).total() == len(low), desk.tail)
                 urgent = cluster.submit(1, *NODE, "-p", "high")
                 cluster.wait(lambda: desk.events("preempted"), desk.tail)
                 desk.until_done([urgent], 60)
