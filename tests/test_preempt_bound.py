@@ -129,11 +129,16 @@ def starts_of(
 
 
 def alternatives(snapshot: Snapshot, like: Plan) -> Iterator[dict[str, int]]:
-    """What victims and starts cost that budgets allow, by stage."""
+    """What victims and starts cost that budgets allow, by stage.
+
+    Where all start in a plan without victims, nobody may be stopped: the reprieve.
+    """
     situation = situate(snapshot)
     stages = Stages(situation)
     nothing = stages.values((), situation.states)
-    for gone in choices(situation):
+    started = {start.job for start in like.starts}
+    idle = not (like.preempts or like.resizes) and situation.eligible.keys() <= started
+    for gone in [()] if idle else choices(situation):
         if not affordable(situation, gone):
             continue
         plan = as_plan(situation, like, gone)

@@ -159,7 +159,9 @@ def empty_ground(facts: Facts, *, mig_stays: bool = False) -> Ground:
             free=tuple(sorted(capacity(node).items())),
             busy=False,
             closed=False,
-            **_second(facts, node, [], counted=node.precision == "node"),
+            # What isn't in MIG mode is idle above, and no part besides.
+            **_second(facts, node, [], counted=node.precision == "node")
+            | ({} if mig_stays else {"parts": ()}),
         )
         for node in facts.snapshot.nodes
     )
