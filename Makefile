@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Setuptools ships what an earlier build left in build/lib. (Strict editable installs live in build/.)
 INSTALL := rm -rf build/lib && $(PIP) install --no-build-isolation
 
-.PHONY: demo results test clean
+.PHONY: fuzz demo results test clean
 TRACES ?= ../shared/data/traces
 
 demo: $(VENV)/.run
@@ -33,6 +33,11 @@ test: $(VENV)/.dev
 	$(BIN)/mypy -p trencadis
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# Draws of its own each time, where `test` repeats its own: what it finds becomes a test.
+fuzz: $(VENV)/.dev
+	@$(INSTALL) --no-deps --force-reinstall .
+	$(BIN)/pytest -n $(WORKERS) --hypothesis-profile fresh -m "not slow"
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

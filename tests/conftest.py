@@ -1,8 +1,14 @@
-"""In which order workers of pytest-xdist begin: first the files with tests that are `slow`."""
+"""Which draws tests see, and in which order workers of pytest-xdist begin: with `slow` files."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# The same draws each time, so that what passed fails by a change alone; `make fuzz` draws afresh.
+settings.register_profile("repeated", derandomize=True)
+settings.register_profile("fresh", print_blob=True)
+settings.load_profile("repeated")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
