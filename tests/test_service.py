@@ -61,6 +61,19 @@ def test_health_before_any_state() -> None:
         assert served.post("/scheduler/filter", asked).json()["NodeNames"] == ["a", "b"]
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+def test_head_answers_as_get_without_a_body(path: str) -> None:
+    with serving(CONFIG) as served:
+        for _ in range(2):
+            head, get = served.client.head(path), served.client.get(path)
+            assert head.status_code == get.status_code
+            assert head.headers["content-type"] == get.headers["content-type"]
+            assert get.content
+            assert head.content == b""
+            served.until_planned(EXAMPLE, "snapshot")
+            served.until_ready()
+
+
 def test_a_plan_for_a_snapshot(service: Served) -> None:
     response = service.post("/v1/solve", EXAMPLE, params={"time_limit": 5})
     assert response.status_code == 200

@@ -69,11 +69,13 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(scheduler.router(state, extender, binder, depth))
     app.include_router(volcano.router(state, metrics, depth))
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", tags=["health"], responses=responses("Object"))
     async def healthz() -> Response:
         """Whether the service answers at all."""
         return answer({"status": "ok"})
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", tags=["health"], responses=responses("Object", 503))
     async def readyz() -> Response:
         """Whether schedulers are answered from a plan."""
@@ -82,6 +84,7 @@ def create_app(config: Config) -> FastAPI:
         why = state.trouble or ("the plan is stale" if state.planned else "there is no plan yet")
         raise Failure(503, why)
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", tags=["health"], response_class=Response)
     async def show_metrics() -> Response:
         """Prometheus' text form."""
