@@ -190,6 +190,34 @@ def test_a_solve_that_takes_too_long_is_killed_and_overload_is_told() -> None:
         assert served.client.get("/healthz").status_code == 200
 
 
+LATE = """
+import time
+from trencadis.adapters.service.worker import main
+
+time.sleep(6)
+main()
+"""
+
+
+def test_loading_libraries_is_no_part_of_a_solve(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Limits far below the start of a worker: the first plan comes, and that after a kill too."""
+    (tmp_path / "late_worker.py").write_text(LATE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    limits = Limits(solve_seconds=3, grace_seconds=1.5)
+    config = Config(
+        port=0, workers=1, threads=1, round_seconds=1, limits=limits, worker="late_worker"
+    )
+    with serving(config) as served:
+        assert push(served, EXAMPLE).json()["planned"]
+        (pid,) = served.workers()
+        os.kill(pid, signal.SIGKILL)
+        assert push(served, EXAMPLE).json()["planned"]
+        assert served.workers() != [pid]
+        assert served.app.state.pool.killed == 1
+
+
 def test_bodies_are_bounded_in_size_and_depth() -> None:
     limits = Limits(body_bytes=100_000, small_body_bytes=2_000, depth=10)
     with serving(Config(port=0, workers=1, limits=limits)) as served:

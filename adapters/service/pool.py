@@ -13,6 +13,10 @@ from typing import Any
 from trencadis.adapters.service.worker import LENGTHS, Header, frame
 
 
+STARTUP_SECONDS = 120.0
+"""A worker that hasn't loaded its libraries by then is given up."""
+
+
 class OverloadedError(Exception):
     """All workers are busy and enough requests wait."""
 
@@ -78,12 +82,15 @@ class Pool:
 
         Raises OverloadedError, unless `patient`, and WorkerError. A task whose worker dies is given
         to another once: the worker may have been dead before. If the caller is cancelled, the
-        worker is killed.
+        worker is killed. The time in which a new worker loads its libraries isn't counted.
         """
         for _ in range(2):
             with contextlib.suppress(_Died):
-                async with self._worker(patient) as worker, asyncio.timeout(seconds):
-                    return await worker.ask(header, body)
+                async with self._worker(patient) as worker:
+                    async with asyncio.timeout(STARTUP_SECONDS):
+                        await worker.ready()
+                    async with asyncio.timeout(seconds):
+                        return await worker.ask(header, body)
         raise WorkerError("the process that worked on it died")
 
     @contextlib.asynccontextmanager
@@ -134,6 +141,7 @@ class _Worker:
         self._module = module
         self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self._ready = False
 
     @property
     def dead(self) -> bool:
@@ -156,12 +164,22 @@ class _Worker:
         )
         self._process = await asyncio.shield(self._starting)
 
-    async def ask(self, header: Header, body: bytes) -> Done:
+    async def ready(self) -> None:
+        """Returns once the process has said that it takes tasks."""
         if self._process is None:
             await self.start()
+        if not self._ready:
+            await self._read()
+            self._ready = True
+
+    async def ask(self, header: Header, body: bytes) -> Done:
         process: Any = self._process
         process.stdin.write(frame(header, body))
         await process.stdin.drain()
+        return await self._read()
+
+    async def _read(self) -> Done:
+        process: Any = self._process
         first, second = LENGTHS.unpack(await process.stdout.readexactly(LENGTHS.size))
         answer = json.loads(await process.stdout.readexactly(first))
         return Done(answer, await process.stdout.readexactly(second))

@@ -1,7 +1,8 @@
 """One worker process: reads tasks from stdin, answers on stdout, until stdin ends.
 
 A frame is eight bytes, big-endian, with the length of a JSON header, eight with that of a body,
-then both. The parent may kill it at any time: it keeps nothing.
+then both. The first one that it writes, before any task, says that its libraries are loaded. The
+parent may kill it at any time: it keeps nothing.
 """
 
 from __future__ import annotations
@@ -174,6 +175,8 @@ def main(further: Mapping[str, Task] | None = None) -> None:
     # What libraries print must not come between the frames.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    out.write(frame({"status": "ready"}))
+    out.flush()
     while (read := read_frame(sys.stdin.buffer)) is not None:
         out.write(answer(*read, tasks))
         out.flush()
