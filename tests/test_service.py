@@ -165,7 +165,7 @@ def test_a_killed_worker_costs_one_answer_and_no_more(service: Served) -> None:
 
 
 def test_a_solve_that_takes_too_long_is_killed_and_overload_is_told() -> None:
-    limits = Limits(solve_seconds=30, grace_seconds=-29.9, waiting=0)
+    limits = Limits(solve_seconds=30, grace_seconds=-29.99, waiting=0)
     config = Config(port=0, workers=1, threads=1, limits=limits)
     many = snapshot(
         [node(f"n{i}", 8) for i in range(40)], [job(f"j{i}", gpus=1 + i % 7) for i in range(400)]

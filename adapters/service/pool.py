@@ -12,7 +12,6 @@ from typing import Any
 
 from trencadis.adapters.service.worker import LENGTHS, Header, frame
 
-
 STARTUP_SECONDS = 120.0
 """A worker that hasn't loaded its libraries by then is given up."""
 
